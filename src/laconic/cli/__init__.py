@@ -1,0 +1,43 @@
+"""The command line: one file per verb, and a verb is a typed function."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import typer
+
+from laconic.errors import LaconicError
+
+app = typer.Typer(
+    name="laconic",
+    help="Short answers from small models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+VERBS = ("inspect", "score")
+
+for _verb in VERBS:
+    app.command(_verb)(getattr(import_module(f"laconic.cli.{_verb}"), _verb))
+
+
+@app.callback()
+def laconic() -> None:
+    """Short answers from small models."""
+
+
+def main() -> None:
+    """Run the command line: a user's mistake is one line on stderr and exit code 2."""
+    try:
+        app()
+    except LaconicError as error:
+        print(f"laconic: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:
+        # The reader of our output went away (`laconic … | head`): nobody is left to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None

@@ -1,0 +1,185 @@
+"""`Checkpoint`: what a model's files hold, read from their headers alone, without torch and without the weights.
+
+A Hugging Face checkpoint and a Laconic model folder look the same from here on: a family, a shape, a style, and
+tensors under Laconic's names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from laconic.encoder.families import Family, family_of
+from laconic.encoder.shape import Shape
+from laconic.encoder.style import Style
+from laconic.errors import LaconicError
+from laconic.files import read_json
+from laconic.hub import ModelFiles, find_model
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Where a tensor lies and what it is like. `dtype` as safetensors writes it: F32, F16, BF16 …"""
+
+    file: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model on disk, described.
+
+    tensors: by Laconic's names; unused: names in the files that no part of the model takes
+    head: what `laconic.heads.build_head` needs, or None; config: the Hugging Face config it came with, if any
+    """
+
+    files: ModelFiles
+    family: Family
+    shape: Shape
+    style: Style
+    tensors: Mapping[str, Tensor]
+    unused: tuple[str, ...]
+    head: dict[str, Any] | None
+    config: dict[str, Any] | None
+
+    @property
+    def pooler(self) -> bool:
+        """Whether there is a pooler."""
+        return "pooler.weight" in self.tensors
+
+
+def open_checkpoint(source: str | Path) -> Checkpoint:
+    """Describe the model in a folder or under a hub id."""
+    files = find_model(source)
+    description = read_json(files.description)
+    if not isinstance(description, dict):
+        raise LaconicError(f"{files.description}: not a JSON object")
+    tensors = {tensor.name: tensor for path in files.weights for tensor in _header(path)}
+    if files.description.name == "laconic.json":
+        return _laconic(files, description, tensors)
+    return _hugging_face(files, description, tensors)
+
+
+def _laconic(files: ModelFiles, value: dict[str, Any], tensors: dict[str, Tensor]) -> Checkpoint:
+    path = str(files.description)
+    if value.get("format") != FORMAT:
+        raise LaconicError(
+            f"{path}: format {value.get('format')!r} is not {FORMAT}, which this version reads; upgrade Laconic"
+        )
+    for key in ("family", "shape", "style"):
+        if key not in value:
+            raise LaconicError(f"{path}: {key} is missing")
+    return Checkpoint(
+        files,
+        family_of(value["family"], path),
+        Shape.from_json(value["shape"], f"{path}: shape"),
+        Style.from_json(value["style"], path),
+        tensors,
+        unused=(),
+        head=value.get("head"),
+        config=value.get("config"),
+    )
+
+
+def _hugging_face(files: ModelFiles, config: dict[str, Any], tensors: dict[str, Tensor]) -> Checkpoint:
+    family = family_of(config.get("model_type"), str(files.description))
+    _refuse(config, files)
+    named, unused = {}, []
+    for name, tensor in tensors.items():
+        ours = family.to_laconic(name)
+        if ours is None:
+            unused.append(name)
+        else:
+            named[ours] = tensor
+    head = _head(family, config, named)
+    for name in [name for name in named if name.startswith("head.")] if head is None else []:
+        unused.append(named.pop(name).name)
+    try:
+        shape, style = family.shape(config), family.style(config)
+    except LaconicError as error:
+        raise LaconicError(f"{files.description}: {error}") from None
+    return Checkpoint(files, family, shape, style, named, tuple(unused), head, config)
+
+
+def _head(family: Family, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any] | None:
+    """Which head a checkpoint carries: by its class, and only if its weights are there."""
+    classes = " ".join(config.get("architectures") or [])
+    linear = tensors.get("head.linear.weight")
+    if linear is None:
+        return None
+    if "QuestionAnswering" in classes or (not classes and linear.name == "qa_outputs.weight"):
+        return {"kind": "span"}
+    if "SequenceClassification" in classes:
+        return {"kind": "class", "labels": linear.shape[0], "activation": family.class_activation}
+    return None
+
+
+def _refuse(config: Mapping[str, Any], files: ModelFiles) -> None:
+    """Refuse what would load and compute something else."""
+    wanted = {
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "num_hidden_groups": 1,
+        "inner_group_num": 1,
+    }
+    for key, value in wanted.items():
+        if config.get(key, value) != value:
+            raise LaconicError(f"{files.description}: {key} = {config[key]!r} is not supported, only {value!r}")
+
+
+def _header(path: Path) -> list[Tensor]:
+    if path.suffix == ".bin":
+        return _bin_header(path)
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, 100_000_000)))
+        header.pop("__metadata__", None)
+        tensors = [Tensor(path, name, tuple(entry["shape"]), entry["dtype"]) for name, entry in header.items()]
+        end = 8 + length + max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        raise LaconicError(f"{path}: not a safetensors file, or damaged; fetch it again") from None
+    if path.stat().st_size < end:
+        raise LaconicError(
+            f"{path}: truncated, {path.stat().st_size:,} bytes of the {end:,} its header promises; fetch it again"
+        )
+    return tensors
+
+
+def _bin_header(path: Path) -> list[Tensor]:
+    names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64"}
+    tensors = read_bin(path)
+    return [
+        Tensor(path, name, tuple(value.shape), names.get(str(value.dtype).removeprefix("torch."), str(value.dtype)))
+        for name, value in tensors.items()
+    ]
+
+
+def read_bin(path: Path) -> dict[str, Any]:
+    """The tensors of a `.bin` file, through torch's weights-only loader: no code in the file is run."""
+    try:
+        import torch
+    except ImportError:
+        raise LaconicError(f"{path}: a .bin file needs torch; pip install 'laconic[train]'") from None
+    try:
+        value = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # torch raises half a dozen kinds for a damaged file
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise LaconicError(f"{path}: not a weights-only .bin file, or damaged ({reason})") from None
+    if not isinstance(value, dict) or not all(isinstance(v, torch.Tensor) for v in value.values()):
+        raise LaconicError(f"{path}: holds something else than named tensors")
+    return value

@@ -1,0 +1,88 @@
+"""The steps of a layer that follow a matrix product: activation, dropout, residual sum, LayerNorm.
+
+Written in plain torch; on CUDA in half precision the fused kernels of `laconic.encoder.kernels` take over,
+with the same result.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from laconic.errors import LaconicError
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+_TRITON = find_spec("triton") is not None
+
+
+def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
+    """activation(W·x + b). x: (T, h) → (T, f), or on a GPU (T, f up to 8) with zeros at the end of each row.
+
+    All our activations keep 0 at 0, so `linear_add_norm` may take the wider rows as they are.
+    """
+    if not fusable(linear):
+        return _activate(linear(x), activation)
+    extra = up_to_8(linear.out_features) - linear.out_features
+    product = F.linear(x, F.pad(linear.weight, (0, 0, 0, extra)) if extra else linear.weight)
+    bias = F.pad(linear.bias, (0, extra)) if extra else linear.bias
+    if _half_on_cuda(product) and activation != "relu":
+        from laconic.encoder.kernels import bias_gelu
+
+        return bias_gelu(product, bias, activation == "gelu_tanh")
+    return _activate(product + bias, activation)
+
+
+def linear_add_norm(linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
+    """LayerNorm(residual + dropout(W·x + b)): the end of each half of a layer. x: (T, n), residual: (T, h) → (T, h).
+
+    p is the dropout probability, 0 outside training.
+    """
+    if not fusable(linear):
+        return _add_norm(linear(x), residual, norm, p)
+    extra = x.shape[1] - linear.in_features
+    product = F.linear(x, F.pad(linear.weight, (0, extra)) if extra else linear.weight)
+    if _half_on_cuda(product) and product.dtype == residual.dtype:
+        from laconic.encoder.kernels import add_norm
+
+        return add_norm(product, linear.bias, residual, norm.weight, norm.bias, norm.eps, p)
+    return _add_norm(product + linear.bias, residual, norm, p)
+
+
+def up_to_8(size: int) -> int:
+    """The next multiple of 8: rows of 16 bytes, which fast matrix products in half precision want."""
+    return -(-size // 8) * 8
+
+
+def check_activation(name: str) -> None:
+    """Refuse an activation that no step computes."""
+    if name not in ACTIVATIONS:
+        raise LaconicError(f"activation {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+
+
+def fusable(linear: nn.Linear) -> bool:
+    """Whether the bias may be taken out of the product: a plain layer on CUDA with kernels to hand.
+
+    A subclass (LoRA, a quantised layer) computes something else and is always called as it is.
+    """
+    return type(linear) is nn.Linear and have_kernels(linear.weight)
+
+
+def have_kernels(x: Tensor) -> bool:
+    """Whether Triton kernels can run where x lies. Triton comes with torch for CUDA on Linux."""
+    return x.is_cuda and _TRITON
+
+
+def _activate(x: Tensor, activation: str) -> Tensor:
+    if activation == "relu":
+        return F.relu(x)
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+def _add_norm(x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
+    return norm(residual + F.dropout(x, p)).to(residual.dtype)  # type: ignore[no-any-return]
+
+
+def _half_on_cuda(x: Tensor) -> bool:
+    return x.is_cuda and x.element_size() == 2

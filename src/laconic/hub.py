@@ -1,0 +1,110 @@
+"""From a folder or a hub id to files on this machine. Only what is needed is fetched, safetensors before `.bin`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from laconic.errors import LaconicError
+from laconic.files import read_json
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+)
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+Fetch = Callable[[str], Path | None]
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model's files on this machine: its description (laconic.json or config.json), weights and tokenizer."""
+
+    source: str
+    description: Path
+    weights: tuple[Path, ...]
+    tokenizer: tuple[Path, ...]
+
+
+def find_model(source: str | Path) -> ModelFiles:
+    """Find a model's files in a folder, or by hub id in the cache or on the hub."""
+    fetch = _from_folder(Path(source)) if Path(source).is_dir() else _from_hub(str(source))
+    description = fetch("laconic.json") or fetch("config.json")
+    if description is None:
+        raise LaconicError(f"{source}: has neither laconic.json nor config.json, so it is not a model")
+    tokenizer = tuple(path for name in TOKENIZER_FILES if (path := fetch(name)))
+    return ModelFiles(str(source), description, _weights(source, fetch), tokenizer)
+
+
+def _weights(source: str | Path, fetch: Fetch) -> tuple[Path, ...]:
+    for name in WEIGHTS:
+        path = fetch(name)
+        if path is None:
+            continue
+        if not name.endswith(".index.json"):
+            return (path,)
+        shards = sorted(set(read_json(path).get("weight_map", {}).values()))
+        found = [(shard, fetch(shard)) for shard in shards]
+        for shard, file in found:
+            if file is None:
+                raise LaconicError(f"{source}: {shard} is missing, which {name} names")
+        return tuple(file for _, file in found if file)
+    raise LaconicError(f"{source}: has no weights; looked for {', '.join(WEIGHTS)}")
+
+
+def _from_folder(folder: Path) -> Fetch:
+    def fetch(name: str) -> Path | None:
+        path = folder / name
+        return path if path.is_file() else None
+
+    return fetch
+
+
+def _from_hub(source: str) -> Fetch:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    if source.startswith((".", "/", "~")) or source.count("/") > 1 or source.endswith(".json"):
+        raise LaconicError(f"{source}: no such file or folder")
+
+    def fetch(name: str) -> Path | None:
+        try:
+            return Path(hf_hub_download(source, name))
+        except LocalEntryNotFoundError:
+            if _cached(source):
+                return None
+            raise LaconicError(
+                f"{source}: no such folder, and the hub cannot be reached or is switched off; "
+                "give a folder, or download the model first"
+            ) from None
+        except EntryNotFoundError:
+            return None
+        except HFValidationError:
+            raise LaconicError(f"{source}: neither a folder nor a hub id") from None
+        except RepositoryNotFoundError:
+            raise LaconicError(f"{source}: no such folder, and no such model on the hub (or it is private)") from None
+        except (HfHubHTTPError, OSError, json.JSONDecodeError) as error:
+            raise LaconicError(f"{source}: {name} could not be fetched from the hub ({error})") from None
+
+    return fetch
+
+
+def _cached(source: str) -> bool:
+    """Whether the cache holds a snapshot of this model: then a file that is not in it does not exist for us."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return any(isinstance(try_to_load_from_cache(source, name), str) for name in ("config.json", "laconic.json"))

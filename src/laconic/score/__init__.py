@@ -1,0 +1,33 @@
+"""Official metrics, how sure they are, and costs. Runs on numpy alone."""
+
+from laconic.score.compare import Comparison, Interval, bootstrap, compare
+from laconic.score.cost import Cost, file_bytes, hardware, peak_memory
+from laconic.score.glue import glue_score
+from laconic.score.squad import (
+    Gold,
+    Scored,
+    average_precisions,
+    best_thresholds,
+    normalise,
+    score_squad1,
+    score_squad2,
+)
+
+__all__ = [
+    "Comparison",
+    "Cost",
+    "Gold",
+    "Interval",
+    "Scored",
+    "average_precisions",
+    "best_thresholds",
+    "bootstrap",
+    "compare",
+    "file_bytes",
+    "glue_score",
+    "hardware",
+    "normalise",
+    "peak_memory",
+    "score_squad1",
+    "score_squad2",
+]

@@ -1,0 +1,85 @@
+"""Real files, where LACONIC_SHARED names a folder that has them: counts that are known, and speed as it is."""
+
+import gzip
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from laconic.text import Batches, Question, Tokens, iter_windows, make_windows, read, read_glue, targets
+
+FOLDER = os.environ.get("LACONIC_SHARED")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="LACONIC_SHARED is not set: no real data to read")
+SHARED = Path(FOLDER or ".")
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return Tokens.load(SHARED / "weights/minilm-l12-h384")
+
+
+@pytest.mark.parametrize(
+    ("name", "questions", "impossible", "version"),
+    [
+        ("squad/train", 29_898, 3_390, "2.0"),
+        ("squad/validation", 2_053, 956, "2.0"),
+        ("shifts/reddit", 9_803, 0, "1.1"),
+    ],
+)
+def test_questions(name, questions, impossible, version):
+    dataset = read(SHARED / f"data/{name}.json.gz")
+    assert (len(dataset), dataset.report.unanswerable, dataset.version) == (questions, impossible, version)
+    assert not dataset.report.skipped
+    for question in dataset.questions:
+        for gold in question.answers:
+            assert question.context[gold.start : gold.end] == gold.text
+
+
+@pytest.mark.parametrize(
+    ("task", "rows"), [("MRPC", 3667 + 408), ("RTE", 2490 + 277), ("SST-2", 67349 + 872), ("CoLA", 8551 + 1043)]
+)
+def test_sentences(task, rows):
+    splits = [read_glue(SHARED / f"data/glue/{task}/{split}.tsv.gz") for split in ("train", "dev")]
+    assert sum(len(split) for split in splits) == rows
+    assert all(not split.report.skipped for split in splits)
+
+
+def test_windows_of_squad(tokens, capsys):
+    dataset = read(SHARED / "data/squad/train.json.gz")
+    begin, cpu = time.perf_counter(), time.process_time()
+    windows = make_windows(dataset.questions, tokens)
+    wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    with capsys.disabled():
+        print(
+            f"\n{len(dataset) / wall:,.0f} questions/s to {len(windows):,} windows ({wall:.1f} s, {cpu:.1f} s of CPU)"
+        )
+    assert len(dataset) / cpu > 2000
+    found = targets(windows, dataset.questions)
+    exact = 0
+    answered = np.flatnonzero(found[:, 0])
+    for w in answered.tolist():
+        window, question = windows[w], dataset.questions[windows.question[w]]
+        low, high = window.spans[found[w, 0], 0], window.spans[found[w, 1], 1]
+        gold = question.answers[0]
+        assert low <= gold.start < gold.end <= high
+        exact += question.context[low:high] == gold.text
+    assert exact / len(answered) > 0.99  # the rest begin or end inside a word
+    batches = Batches(windows.lengths, 12_288, 0)
+    totals = [windows.lengths[batches.batch(0, i)].sum() for i in range(batches.count(0))]
+    assert max(totals) - min(totals) <= windows.lengths.max()
+
+
+def test_a_megabyte_of_text(tokens, capsys):
+    with gzip.open(SHARED / "data/text/books.txt.gz", "rt", encoding="utf-8") as file:
+        text = file.read(1_000_000)
+    begin = time.perf_counter()
+    n = sum(len(part) for part in iter_windows([Question("x", "who?", text, ())], tokens))
+    with capsys.disabled():
+        print(f"\n1 MB: {n:,} windows in {time.perf_counter() - begin:.1f} s")
+    assert time.perf_counter() - begin < 30
+    whole = tokens.encode([text], piece=10**9)[0]
+    parts = tokens.encode([text], piece=5000)[0]
+    assert np.array_equal(whole.ids, parts.ids)
+    assert np.array_equal(whole.spans, parts.spans)
