@@ -11,3 +11,20 @@ def minilm() -> Path:
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def span_model(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Laconic folder: MiniLM-L6 with the span head of tests/data."""
+    from safetensors.torch import load_file
+
+    from laconic.encoder import Model, load, save
+    from laconic.heads import SpanHead
+
+    loaded = load(minilm)
+    head = SpanHead(loaded.encoder.shape.hidden)
+    weights = load_file(Path(__file__).parent / "data/span_head.safetensors")
+    head.load_state_dict({name.removeprefix("head."): value for name, value in weights.items()})
+    folder = tmp_path_factory.mktemp("models") / "minilm-span"
+    save(Model(loaded.encoder, head, origin=loaded.origin), folder)
+    return folder

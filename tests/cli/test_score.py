@@ -91,9 +91,7 @@ def test_no_answer_probabilities(folder):
     assert found["pr_exact_ap"] == pytest.approx(100 / 3)
     assert found["pr_f1_ap"] == pytest.approx(100 * (1 * 1 / 3 + 0.9 * 0.8 / 3))
     assert found["pr_oracle_ap"] == pytest.approx(100)
-    found = run_json(
-        folder / "data.json", folder / "predictions.json", "--na-probs", probs, "--na-threshold", 0.5
-    )
+    found = run_json(folder / "data.json", folder / "predictions.json", "--na-probs", probs, "--na-threshold", 0.5)
     assert (found["exact"], found["NoAns_exact"]) == (60.0, 100.0)
     assert found["best_exact"] == 60.0
 

@@ -134,9 +134,7 @@ def test_memory_is_bounded_even_if_all_scores_are_distinct():
     compare(values, values[::-1], resamples=400)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert (
-        peak < 40e6
-    )  # all at once would be 400 × 12,000 × 8 = 38 MB for the counts alone, twice with `2 * x`
+    assert peak < 40e6  # all at once would be 400 × 12,000 × 8 = 38 MB for the counts alone, twice with `2 * x`
 
 
 @pytest.mark.parametrize("values", [[], [[0.0, 1.0]], [0.0, float("nan")]])

@@ -49,9 +49,7 @@ def test_correlations_agree_with_scipy(pairs):
 def test_matthews_does_not_overflow():
     predictions, labels = np.arange(400_000) % 2, np.arange(400_000) % 4 < 2
     predictions[:100_000] = labels[:100_000]
-    assert matthews(predictions, labels) == pytest.approx(
-        sklearn.metrics.matthews_corrcoef(labels, predictions)
-    )
+    assert matthews(predictions, labels) == pytest.approx(sklearn.metrics.matthews_corrcoef(labels, predictions))
 
 
 def test_pearson_neither_overflows_nor_vanishes():

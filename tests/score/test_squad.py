@@ -217,9 +217,7 @@ def test_squad1_is_the_published_rule(case):
     questions, predictions, _, _ = case
     scored = score_squad1(questions, predictions)
     summary = scored.summary()
-    assert bits({k: summary[k] for k in ("exact", "f1", "total")}) == bits(
-        rule_squad1(questions, predictions)
-    )
+    assert bits({k: summary[k] for k in ("exact", "f1", "total")}) == bits(rule_squad1(questions, predictions))
 
 
 def test_the_last_digit_of_long_sums_and_odd_fractions():

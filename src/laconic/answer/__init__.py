@@ -1,4 +1,4 @@
-"""Answers from logits: decoding spans, "no answer" and its calibration, the rule of the old pipeline."""
+"""Answers: `Reader`, decoding spans, "no answer" and its calibration, the rule of the old pipeline."""
 
 from laconic.answer.decode import Decoded, Rule, decode
 from laconic.answer.null import (
@@ -11,13 +11,16 @@ from laconic.answer.null import (
     risk_coverage,
 )
 from laconic.answer.pipeline_rule import pipeline_answers
+from laconic.answer.reader import Hit, Reader
 from laconic.answer.spans import Answer, LaconicWarning, SpanLogits
 
 __all__ = [
     "Answer",
     "Calibration",
     "Decoded",
+    "Hit",
     "LaconicWarning",
+    "Reader",
     "Rule",
     "SpanLogits",
     "Threshold",

@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-VERBS = ("inspect", "score")
+VERBS = ("ask", "answer", "score", "evaluate", "inspect")
 
 for _verb in VERBS:
     app.command(_verb)(getattr(import_module(f"laconic.cli.{_verb}"), _verb))

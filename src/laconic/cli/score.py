@@ -26,9 +26,7 @@ from laconic.score import (
 def score(
     data: Annotated[str, typer.Argument(help="The dataset with the right answers.")],
     predictions: Annotated[Path, typer.Argument(help='JSON of {"question id": "answer text", …}.')],
-    na_probs: Annotated[
-        Path | None, typer.Option(help='JSON of {"question id": probability of no answer, …}.')
-    ] = None,
+    na_probs: Annotated[Path | None, typer.Option(help='JSON of {"question id": probability of no answer, …}.')] = None,
     na_threshold: Annotated[
         float | None, typer.Option(help="Answer nothing where the probability is above this. [default: 1.0]")
     ] = None,

@@ -39,9 +39,7 @@ class Comparison:
     questions: int
 
 
-def bootstrap(
-    scores: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def bootstrap(scores: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
     """The percentile bootstrap interval (Efron, 1979) of the mean of n scores, n > 0."""
     values = _checked(scores)
     means = _bootstrap_means(values, resamples, np.random.default_rng(seed))

@@ -83,9 +83,7 @@ def _plain(task: str) -> str:
 
 def _check_lengths(predictions: NDArray, labels: NDArray) -> None:
     if predictions.ndim != 1 or predictions.shape != labels.shape:
-        raise LaconicError(
-            f"predictions {predictions.shape}, labels {labels.shape}: need two lists of one length"
-        )
+        raise LaconicError(f"predictions {predictions.shape}, labels {labels.shape}: need two lists of one length")
     if not len(labels):
         raise LaconicError("no predictions: nothing to score")
 

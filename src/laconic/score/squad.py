@@ -131,9 +131,7 @@ def score_squad1(questions: Iterable[Gold], predictions: Mapping[str, str]) -> S
     return _scored(ids, exact, f1, [True] * len(ids), missing)
 
 
-def best_thresholds(
-    scored: Scored, predictions: Mapping[str, str], na_probs: Mapping[str, float]
-) -> dict[str, float]:
+def best_thresholds(scored: Scored, predictions: Mapping[str, str], na_probs: Mapping[str, float]) -> dict[str, float]:
     """The thresholds on `na_probs` with the best exact and the best F1, as `find_best_thresh` of the script.
 
     Begin with "no answer" everywhere and let the predictions in one by one by rising na_prob, ties in the
@@ -221,9 +219,7 @@ def _distinct(questions: Iterable[Gold]) -> Iterator[Gold]:
         yield question
 
 
-def _scored(
-    ids: list[str], exact: list[bool], f1: list[float], has_answer: list[bool], missing: list[str]
-) -> Scored:
+def _scored(ids: list[str], exact: list[bool], f1: list[float], has_answer: list[bool], missing: list[str]) -> Scored:
     if not ids:
         what = f"no prediction for any of its {len(missing)} questions" if missing else "no questions in it"
         raise LaconicError(f"the data cannot be scored: {what}")

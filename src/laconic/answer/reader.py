@@ -1,0 +1,262 @@
+"""`Reader`: questions and texts in, answers in the words of the text out.
+
+    reader = Reader.load("deepset/tinyroberta-squad2")            # a Laconic folder, a Hugging Face folder or a hub id
+    reader(question="Who wrote it?", context="Plutarch wrote it.")  # {"score": …, "start": 0, "end": 8, "answer": …}
+
+Calling a reader is calling transformers' old question-answering pipeline: the same arguments, the same keys, the
+same answers. `decode` answers whole datasets by Devlin's rule, and `search` asks one question of many texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from laconic.answer.decode import Decoded, Rule, decode
+from laconic.answer.old_inputs import Pair, old_pairs
+from laconic.answer.pipeline_rule import pipeline_answers
+from laconic.answer.spans import Answer, SpanLogits
+from laconic.errors import LaconicError
+from laconic.files import read_json
+from laconic.hub import ModelFiles, find_model
+from laconic.text import Question, Tokens, Windows, by_length, iter_windows, make_windows
+from laconic.text.packed import Packed
+
+GROUP = 2048  # questions of one call that are windowed and answered together: bounds memory for any number of them
+
+Progress = Callable[[int, int], None]
+
+
+class Runner(Protocol):
+    """What a reader needs of a model: span logits of a packed batch, (T,) each, and its limits."""
+
+    longest: int
+    budget: int
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters it has."""
+
+    def flops(self, length: int) -> int | None:
+        """Operations of a window of `length` tokens, if known."""
+
+    def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end logits of a packed batch."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An answer found in one of several texts. `probability` is that of the span against "no answer"."""
+
+    document: int
+    answer: Answer
+    probability: float
+
+
+class Reader:
+    """An extractive reader: a tokenizer and a model that gives span logits."""
+
+    def __init__(self, runner: Runner, tokens: Tokens, *, max_length: int = 384, source: str = "") -> None:
+        self.runner = runner
+        self.tokens = tokens
+        self.max_length = min(max_length, runner.longest)
+        self.source = source
+
+    @classmethod
+    def load(cls, source: str | Path, *, device: str | None = None, precision: str | None = None) -> Reader:
+        """Load a reader from a Laconic folder, a Hugging Face folder or a hub id.
+
+        device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32" or "bf16"; by default bf16 on a
+        GPU that has it. Checkpoints of other families than Laconic's five are run by transformers, if installed.
+        """
+        files = find_model(source)
+        tokens = Tokens.load(_tokenizer_folder(files))
+        return cls(_runner(source, files, device, precision), tokens, max_length=_max_length(files), source=str(source))
+
+    def __call__(
+        self,
+        *args: Any,
+        question: str | list[str] | None = None,
+        context: str | list[str] | None = None,
+        top_k: int = 1,
+        doc_stride: int | None = None,
+        max_answer_len: int = 15,
+        max_seq_len: int | None = None,
+        max_question_len: int | None = None,
+        handle_impossible_answer: bool = False,
+        align_to_words: bool = True,
+        **old: Any,
+    ) -> Any:
+        """Answer as transformers' old pipeline did: `{"score", "start", "end", "answer"}`, or lists of them.
+
+        question and context: a text or a list of texts each; one context may serve many questions. Or, as the first
+        argument, a dict with both keys, or a list of such dicts.
+        doc_stride is the *overlap* of two windows, as it was there. max_question_len was ignored there by every fast
+        tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
+        by length.
+        """
+        pairs, single = old_pairs(args, question, context, old)
+        length = min(max_seq_len or self.max_length, self.runner.longest)
+        overlap = min(length // 2, 128) if doc_stride is None else doc_stride
+        top_k = old.pop("topk", top_k)
+        if old:
+            raise LaconicError(f"unknown argument {next(iter(old))!r} to a reader")
+        results: list[Any] = []
+        for first in range(0, len(pairs), GROUP):
+            group = pairs[first : first + GROUP]
+            windows = make_windows(
+                _questions(group), self.tokens, max_length=length, question_limit=None, overlap=overlap
+            )
+            answers = pipeline_answers(
+                windows,
+                self.logits(windows),
+                [pair.context for pair in group],
+                windows.words if align_to_words else None,
+                top_k=top_k,
+                max_answer_tokens=max_answer_len,
+                no_answer=handle_impossible_answer,
+            )
+            results.extend([_old(answer) for answer in found] for found in answers)
+        shaped = [found[0] if len(found) == 1 else found for found in results]
+        return shaped[0] if single else shaped
+
+    def logits(self, windows: Windows, progress: Progress | None = None) -> SpanLogits:
+        """Span logits of all windows, computed in batches of similar length. (T,) float32 each."""
+        start, end = (np.empty(len(windows.ids), np.float32) for _ in range(2))
+        done = 0
+        budget = max(self.runner.budget, int(windows.lengths.max(initial=1)))
+        for indices in by_length(windows.lengths, budget):
+            lengths = windows.lengths[indices]
+            begins = np.repeat(windows.starts[indices] - np.cumsum(lengths) + lengths, lengths)
+            place = begins + np.arange(len(begins))
+            start[place], end[place] = self.runner(windows.packed(indices))
+            done += len(indices)
+            if progress:
+                progress(done, len(windows))
+        return SpanLogits(start, end)
+
+    def decode(
+        self,
+        questions: Sequence[Question],
+        *,
+        n_best: int = 20,
+        max_answer_tokens: int = 30,
+        rule: Rule = "devlin",
+        step: int = 128,
+        question_limit: int = 64,
+        progress: Progress | None = None,
+    ) -> Decoded:
+        """The n best answers to each question of a dataset, each beside "no answer", as run_squad gives them."""
+        windows = self.windows(questions, step=step, question_limit=question_limit)
+        logits = self.logits(windows, progress)
+        contexts, ids = [q.context for q in questions], [q.id for q in questions]
+        return decode(windows, logits, contexts, n_best=n_best, max_answer_tokens=max_answer_tokens, rule=rule, ids=ids)
+
+    def windows(self, questions: Sequence[Question], *, step: int = 128, question_limit: int = 64) -> Windows:
+        """The windows that `decode` runs."""
+        return make_windows(
+            questions, self.tokens, max_length=self.max_length, question_limit=question_limit, step=step
+        )
+
+    def search(
+        self,
+        question: str,
+        documents: Sequence[str],
+        *,
+        top: int = 1,
+        max_answer_tokens: int = 30,
+        step: int = 128,
+        progress: Progress | None = None,
+    ) -> list[Hit]:
+        """The best answers to one question over several texts of any length, best first; none if "no answer" wins.
+
+        By Devlin's rule, whose scores compare between windows and between texts. A text is read in pieces, so that
+        memory does not grow with it.
+        """
+        best: dict[tuple[int, int, int], Hit] = {}
+        null = math.inf
+        total = max(1, sum(map(len, documents)))
+        for number, windows in self._pieces(question, documents, step):
+            logits = self.logits(windows)
+            found = decode(
+                windows, logits, [documents[number]], n_best=max(20, top), max_answer_tokens=max_answer_tokens
+            )
+            null = min(null, float(found.null[0]))
+            for answer in found.answers(0, math.inf):
+                key = (number, answer.start, answer.end)
+                if not answer.no_answer and (key not in best or best[key].answer.score < answer.score):
+                    best[key] = Hit(number, answer, 0.0)
+            if progress:
+                before = sum(len(text) for text in documents[:number])
+                progress(before + int(windows.spans.max(initial=0)), total)
+        ranked = sorted(best.values(), key=lambda hit: -hit.answer.score)
+        if not ranked or null > ranked[0].answer.score:
+            return []
+        return [Hit(hit.document, hit.answer, _against(hit.answer.score, null)) for hit in _apart(ranked)[:top]]
+
+    def _pieces(self, question: str, documents: Sequence[str], step: int) -> Iterable[tuple[int, Windows]]:
+        for number, text in enumerate(documents):
+            asked = [Question(f"text {number + 1}", question, text, ())]
+            for windows in iter_windows(asked, self.tokens, max_length=self.max_length, step=step, at_most=256):
+                yield number, windows
+
+
+def _apart(hits: list[Hit]) -> list[Hit]:
+    """The hits that do not overlap a better one: "in 1969" adds nothing to "1969"."""
+    chosen: list[Hit] = []
+    for hit in hits:
+        mine = hit.answer
+        clash = (
+            other.document == hit.document and mine.start < other.answer.end and other.answer.start < mine.end
+            for other in chosen
+        )
+        if not any(clash):
+            chosen.append(hit)
+    return chosen
+
+
+def _against(score: float, null: float) -> float:
+    """The span's share against "no answer" alone: 1 / (1 + exp(null − score))."""
+    return 1 / (1 + math.exp(min(700.0, null - score)))
+
+
+def _questions(pairs: Sequence[Pair]) -> list[Question]:
+    return [Question(str(i), pair.question, pair.context, ()) for i, pair in enumerate(pairs)]
+
+
+def _old(answer: Answer) -> dict[str, Any]:
+    return {"score": answer.score, "start": answer.start, "end": answer.end, "answer": answer.text}
+
+
+def _runner(source: str | Path, files: ModelFiles, device: str | None, precision: str | None) -> Runner:
+    from laconic.encoder.families import FAMILIES
+
+    description = read_json(files.description)
+    if files.description.name == "config.json" and description.get("model_type") not in FAMILIES:
+        from laconic.answer.foreign import TransformersRunner
+
+        return TransformersRunner(source, device)
+    try:
+        from laconic.encoder import load
+        from laconic.encoder.runner import TorchRunner
+    except ImportError:
+        raise LaconicError(f"{source}: to run it Laconic needs torch; pip install 'laconic[train]'") from None
+    return TorchRunner(load(source), device, precision)
+
+
+def _tokenizer_folder(files: ModelFiles) -> Path:
+    if not files.tokenizer:
+        raise LaconicError(f"{files.source}: has no tokenizer; tokenizer.json should lie beside the weights")
+    return files.tokenizer[0].parent
+
+
+def _max_length(files: ModelFiles) -> int:
+    """384 tokens a window, or what the tokenizer's own settings allow, as in the old pipeline."""
+    settings = next((path for path in files.tokenizer if path.name == "tokenizer_config.json"), None)
+    limit = read_json(settings).get("model_max_length") if settings else None
+    return int(min(limit, 384)) if isinstance(limit, int | float) and limit > 0 else 384

@@ -1,0 +1,91 @@
+"""`laconic answer`: a whole dataset, into a predictions file."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from laconic.answer import Decoded, Rule
+from laconic.cli.common import AsJson, Data, Device, Model, Precision, Threshold, load_reader, progress, read_dataset
+from laconic.errors import LaconicError
+from laconic.files import write_json
+from laconic.text import Dataset
+
+
+def answer(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Where the predictions go, {id: text}.")],
+    model: Model = None,
+    nbest: Annotated[Path | None, typer.Option(help="Write the best answers of each question here too.")] = None,
+    na_probs: Annotated[Path | None, typer.Option(help="Write null − best of each question here, for `score`.")] = None,
+    threshold: Threshold = None,
+    top: Annotated[int, typer.Option(help="How many answers --nbest keeps.", min=1)] = 20,
+    max_answer_tokens: Annotated[int, typer.Option(min=1)] = 30,
+    rule: Annotated[str, typer.Option(help="devlin, probability or bertvision.")] = "devlin",
+    device: Device = None,
+    precision: Precision = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer every question of a dataset; `laconic score` takes what this writes.
+
+    Questions of SQuAD 1.1 always get an answer; those of 2.0 get "" where "no answer" wins.
+    """
+    dataset = read_dataset(data)
+    _check_place(out, nbest, na_probs)
+    reader = load_reader(model, device, precision)
+    with progress("answering") as tell:
+        decoded = reader.decode(
+            dataset.questions, n_best=top, max_answer_tokens=max_answer_tokens, rule=check_rule(rule), progress=tell
+        )
+    limit = default_threshold(dataset) if threshold is None else threshold
+    ids = [question.id for question in dataset.questions]
+    predictions = dict(zip(ids, decoded.predictions(limit)))
+    write_json(out, predictions)
+    if na_probs:
+        write_json(na_probs, dict(zip(ids, finite_margins(decoded))))
+    if nbest:
+        write_json(nbest, {id: _nbest(decoded, i, limit) for i, id in enumerate(ids)})
+    silent = sum(not text for text in predictions.values())
+    facts = {
+        "questions": len(ids),
+        "no_answer": silent,
+        "threshold": None if math.isinf(limit) else limit,
+        "out": str(out),
+    }
+    print(json.dumps(facts) if as_json else f"{len(ids):,} questions, {silent:,} without an answer: {out}")
+
+
+def check_rule(rule: str) -> Rule:
+    """The decoding rule of this name."""
+    if rule in ("devlin", "probability", "bertvision"):
+        return rule  # type: ignore[return-value]
+    raise LaconicError(f"--rule {rule}: choose devlin, probability or bertvision")
+
+
+def default_threshold(dataset: Dataset) -> float:
+    """0 where questions may have no answer, else never silent."""
+    return 0.0 if dataset.version == "2.0" else math.inf
+
+
+def finite_margins(decoded: Decoded) -> list[float]:
+    """Null − best of each question; a question without any span counts as surer of "no answer" than all others."""
+    margin = decoded.null_minus_best
+    known = margin[margin < math.inf]
+    most = float(known.max()) + 1.0 if len(known) else 1.0
+    return [min(float(value), most) for value in margin]
+
+
+def _nbest(decoded: Decoded, i: int, threshold: float) -> list[dict[str, Any]]:
+    return [asdict(answer) for answer in decoded.answers(i, threshold)]
+
+
+def _check_place(*paths: Path | None) -> None:
+    """Refuse a place that cannot be written before the model runs, not after."""
+    for path in paths:
+        if path is not None and path.is_dir():
+            raise LaconicError(f"{path}: is a folder; name a file to write to")

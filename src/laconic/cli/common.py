@@ -1,0 +1,51 @@
+"""What several verbs share: the reader they load, and the bar that shows how far they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from laconic.answer.reader import Progress as Tell
+from laconic.answer.reader import Reader
+from laconic.errors import LaconicError
+from laconic.text import Dataset, read
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="SQuAD .json, .jsonl, .csv (also .gz), or a hub dataset.")]
+Threshold = Annotated[float | None, typer.Option(help="Silent if null − best is above it; by default 0 for SQuAD 2.0.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="A folder or a hub id.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")]
+Precision = Annotated[str | None, typer.Option(help="fp32 or bf16; by default bf16 on a GPU that has it, else fp32.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def load_reader(model: str | None, device: str | None, precision: str | None) -> Reader:
+    """The reader of `--model`."""
+    if model is None:
+        raise LaconicError("this version has no embedded reader yet: give --model, a folder or a hub id")
+    return Reader.load(model, device=device, precision=precision)
+
+
+def read_dataset(path: str) -> Dataset:
+    """Read questions, and tell on stderr what was found wrong with them."""
+    dataset = read(path)
+    for line in dataset.report.lines():
+        print(line, file=sys.stderr)
+    if not dataset.questions:
+        raise LaconicError(f"{path}: has no questions")
+    return dataset
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Tell]:
+    """A bar on stderr, for people: nothing is drawn where stderr is not a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

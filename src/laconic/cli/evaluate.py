@@ -1,0 +1,121 @@
+"""`laconic evaluate`: answer a dataset, score the answers, and say what they cost."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from laconic.answer import area_under_risk_coverage, expected_calibration_error, fit_calibration, risk_coverage
+from laconic.answer.decode import Decoded, decode
+from laconic.answer.reader import Reader
+from laconic.cli.answer import check_rule, default_threshold, finite_margins
+from laconic.cli.common import AsJson, Data, Device, Model, Precision, Threshold, load_reader, progress, read_dataset
+from laconic.hub import find_model
+from laconic.score import Cost, best_thresholds, bootstrap, score_squad1, score_squad2
+from laconic.text import Dataset, Windows
+
+
+def evaluate(
+    data: Data,
+    model: Model = None,
+    threshold: Threshold = None,
+    max_answer_tokens: Annotated[int, typer.Option(min=1)] = 30,
+    rule: Annotated[str, typer.Option(help="devlin, probability or bertvision.")] = "devlin",
+    device: Device = None,
+    precision: Precision = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a dataset and score it by the official rule; with --json the official keys, and the cost under `cost`."""
+    dataset = read_dataset(data)
+    reader = load_reader(model, device, precision)
+    begin = time.perf_counter()
+    with progress("answering") as tell:
+        windows = reader.windows(dataset.questions)
+        logits = reader.logits(windows, tell)
+        contexts, ids = [q.context for q in dataset.questions], [q.id for q in dataset.questions]
+        decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=check_rule(rule), ids=ids)
+    seconds = time.perf_counter() - begin
+    limit = default_threshold(dataset) if threshold is None else threshold
+    facts = _scores(dataset, decoded, limit)
+    facts["cost"] = _cost(reader, windows, len(dataset), seconds)
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show(facts)
+
+
+def _scores(dataset: Dataset, decoded: Decoded, threshold: float) -> dict[str, Any]:
+    ids = [question.id for question in dataset.questions]
+    said = dict(zip(ids, decoded.predictions(threshold)))
+    if dataset.version == "1.1":
+        scored = score_squad1(dataset.questions, said)
+        return {**scored.summary(), "interval": _intervals(scored.exact, scored.f1)}
+    scored = score_squad2(dataset.questions, said)
+    margins = finite_margins(decoded)
+    spoken = dict(zip(ids, decoded.predictions(np.inf)))
+    always = score_squad2(dataset.questions, spoken)
+    best = best_thresholds(always, spoken, dict(zip(ids, margins)))
+    calibration = fit_calibration(np.array(margins), ~scored.has_answer)
+    silence = calibration.probability(np.array(margins))
+    coverage, risk = risk_coverage(np.maximum(silence, 1 - silence), scored.f1)
+    return {
+        **scored.summary(),
+        **best,
+        "threshold": threshold,
+        "interval": _intervals(scored.exact, scored.f1),
+        "calibration": {
+            "temperature": calibration.temperature,
+            "expected_calibration_error": expected_calibration_error(silence, ~scored.has_answer),
+            "area_under_risk_coverage": area_under_risk_coverage(coverage, risk),
+        },
+    }
+
+
+def _intervals(exact: np.ndarray, f1: np.ndarray) -> dict[str, list[float]]:
+    found = {"exact": bootstrap(exact), "f1": bootstrap(f1)}
+    return {name: [100 * interval.low, 100 * interval.high] for name, interval in found.items()}
+
+
+def _cost(reader: Reader, windows: Windows, questions: int, seconds: float) -> dict[str, Any]:
+    flops = [reader.runner.flops(int(length)) for length in windows.lengths]
+    known = [value for value in flops if value is not None]
+    weights = find_model(reader.source).weights
+    cost = Cost(
+        parameters=reader.runner.parameters,
+        bytes=sum(path.stat().st_size for path in weights),
+        questions=questions,
+        seconds=seconds,
+        flops_per_question=sum(known) / questions if known else None,
+    )
+    return cost.to_dict()
+
+
+def _show(facts: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    table = Table("", "exact", "F1", "questions")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    parts = [("all", "exact" if "exact" in facts else "exact_match", "f1", "total")]
+    parts += [
+        (name, f"{prefix}_exact", f"{prefix}_f1", f"{prefix}_total")
+        for name, prefix in (("with an answer", "HasAns"), ("without", "NoAns"))
+        if f"{prefix}_f1" in facts
+    ]
+    for name, exact, f1, total in parts:
+        table.add_row(name, f"{facts[exact]:.2f}", f"{facts[f1]:.2f}", f"{facts[total]:,}" if total in facts else "")
+    console.print(table)
+    low, high = facts["interval"]["f1"]
+    console.print(f"95 % interval of F1: {low:.2f} to {high:.2f}")
+    if "best_f1" in facts:
+        console.print(f"best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
+    cost = facts["cost"]
+    console.print(
+        f"{cost['questions_per_second']:.1f} questions/s, {cost['parameters']:,} parameters, "
+        f"{cost['bytes'] / 1e6:.1f} MB; {cost['hardware']['cpu']}"
+    )
