@@ -11,6 +11,7 @@ on lists in memory and, where `datasets` is installed, on Arrow rows, which is h
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
 import resource
@@ -285,6 +286,8 @@ def measure_decoding(questions: int, passes: int) -> dict[str, Any]:
     data = synthetic(questions)
     examples, features, logits = rows_of(data)
     arrow = as_datasets(examples, features)
+    gc.collect()
+    gc.freeze()  # or each contender would pay for the collector's walks through the data of the others
     contenders: dict[str, Callable[[], Any]] = {
         "laconic: decode + score": lambda: by_laconic(data),
         "laconic: decode": lambda: decode(data.windows, data.logits, data.contexts).predictions(),

@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from laconic.encoder import Encoder, LayerShape, Shape
 from laconic.heads import SpanHead
+from laconic.score import hardware
 from laconic.text.packed import Packed, pack
 
 # Every 5th percentile of the window lengths of a third of SQuAD's train set (step 128, question ≤ 64).
@@ -342,7 +343,7 @@ def main() -> None:
     options.windows = options.windows or (256 if cuda else 8)
     options.steps = options.steps or (10 if cuda else 1)
     torch.manual_seed(0)
-    machine = torch.cuda.get_device_name() if cuda else f"{platform.processor()}, {torch.get_num_threads()} threads"
+    machine = torch.cuda.get_device_name() if cuda else f"{hardware()['cpu']}, {torch.get_num_threads()} threads"
     print(f"{machine}; torch {torch.__version__}, python {platform.python_version()}")
     if options.profile:
         return profile(options)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
+from laconic._version import __version__
 from laconic.errors import LaconicError
 
 app = typer.Typer(
@@ -25,8 +27,18 @@ for _verb in VERBS:
     app.command(_verb)(getattr(import_module(f"laconic.cli.{_verb}"), _verb))
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"laconic {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def laconic() -> None:
+def laconic(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Short answers from small models."""
 
 
