@@ -1,5 +1,8 @@
 """Every family computes what transformers computes, and its checkpoints go there and back."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -168,6 +171,15 @@ def test_real_weights(minilm):
     ids, types = random_windows(lengths=(1, 512, 180, 64, 190, 33), vocab=30522)
     reference = reference_states(theirs, "bert", ids, types)
     assert largest_difference(ours, reference, ids, types) < 1e-4
+
+
+@pytest.mark.skipif("LACONIC_SHARED" not in os.environ, reason="LACONIC_SHARED is not set: no MiniLM-L12 to load")
+def test_real_weights_of_twelve_layers():
+    folder = Path(os.environ["LACONIC_SHARED"]) / "weights/minilm-l12-h384"
+    theirs = transformers.BertModel.from_pretrained(folder, dtype=torch.float32, add_pooling_layer=False).eval()
+    ids, types = random_windows(lengths=(1, 512, 180, 33), vocab=30522)
+    reference = reference_states(theirs, "bert", ids, types)
+    assert largest_difference(load(folder), reference, ids, types) < 1e-4
 
 
 def test_gradients_equal_transformers(tmp_path):

@@ -371,7 +371,7 @@ def test_hub(monkeypatch):
 
 def test_hub_errors(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(LaconicError, match=r"squad_v2: no such file.*pip install datasets"):
+    with pytest.raises(LaconicError, match=r"squad_v2: no such file.*pip install 'laconic\[hub\]'"):
         read("squad_v2")
 
     def broken(name, split):

@@ -1,8 +1,7 @@
-"""Real files, where LACONIC_SHARED names a folder that has them: counts that are known, and speed as it is."""
+"""Real files, where LACONIC_SHARED names a folder that has them: counts that are known."""
 
 import gzip
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -46,16 +45,9 @@ def test_sentences(task, rows):
     assert all(not split.report.skipped for split in splits)
 
 
-def test_windows_of_squad(tokens, capsys):
+def test_windows_of_squad(tokens):
     dataset = read(SHARED / "data/squad/train.json.gz")
-    begin, cpu = time.perf_counter(), time.process_time()
     windows = make_windows(dataset.questions, tokens)
-    wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    with capsys.disabled():
-        print(
-            f"\n{len(dataset) / wall:,.0f} questions/s to {len(windows):,} windows ({wall:.1f} s, {cpu:.1f} s of CPU)"
-        )
-    assert len(dataset) / cpu > 2000
     found = targets(windows, dataset.questions)
     exact = 0
     answered = np.flatnonzero(found[:, 0])
@@ -71,14 +63,13 @@ def test_windows_of_squad(tokens, capsys):
     assert max(totals) - min(totals) <= windows.lengths.max()
 
 
-def test_a_megabyte_of_text(tokens, capsys):
+def test_a_megabyte_of_text(tokens):
     with gzip.open(SHARED / "data/text/books.txt.gz", "rt", encoding="utf-8") as file:
         text = file.read(1_000_000)
-    begin = time.perf_counter()
-    n = sum(len(part) for part in iter_windows([Question("x", "who?", text, ())], tokens))
-    with capsys.disabled():
-        print(f"\n1 MB: {n:,} windows in {time.perf_counter() - begin:.1f} s")
-    assert time.perf_counter() - begin < 30
+    asked = [Question("x", "who?", text, ())]
+    pieces = [len(part) for part in iter_windows(asked, tokens, at_most=500)]
+    assert max(pieces) <= 500
+    assert sum(pieces) == len(make_windows(asked, tokens))
     whole = tokens.encode([text], piece=10**9)[0]
     parts = tokens.encode([text], piece=5000)[0]
     assert np.array_equal(whole.ids, parts.ids)

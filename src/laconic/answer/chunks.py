@@ -131,4 +131,6 @@ def _log_softmax(
     top = np.maximum(passage.max(axis=1), null).astype(np.float64)
     passage, null = passage - top[:, None], null - top
     total = np.log(np.exp(passage).sum(axis=1) + np.exp(null))
-    return (passage - total[:, None]).astype(np.float32), (null - total).astype(np.float32)
+    # A logarithm below -1e38 is kept there, so that the sum of two stays a float32; -inf marks what is no token.
+    passage = np.where(np.isneginf(passage), -np.inf, np.maximum(passage - total[:, None], -LARGEST))
+    return passage.astype(np.float32), np.maximum(null - total, -LARGEST).astype(np.float32)

@@ -100,10 +100,10 @@ def _hugging_face(files: ModelFiles, config: dict[str, Any], tensors: dict[str, 
     named, unused = {}, []
     for name, tensor in tensors.items():
         ours = family.to_laconic(name)
-        if ours is None:
-            unused.append(name)
-        else:
+        if ours is not None:
             named[ours] = tensor
+        elif not name.endswith("embeddings.position_ids"):  # 0, 1, 2 …, which old versions saved
+            unused.append(name)
     head = _head(family, config, named)
     for name in [name for name in named if name.startswith("head.")] if head is None else []:
         unused.append(named.pop(name).name)

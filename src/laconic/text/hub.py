@@ -19,7 +19,9 @@ def read_hub(name: str, split: str = "validation") -> Dataset:
     try:
         from datasets import load_dataset
     except ImportError:
-        raise LaconicError(f"{name}: no such file; to read it from the hub, first: pip install datasets") from None
+        raise LaconicError(
+            f"{name}: no such file; to read it from the hub, first: pip install 'laconic[hub]'"
+        ) from None
     try:
         rows = load_dataset(name, split=split)
     except Exception as error:  # whatever the hub, the network or a loader says, the user has one line to read
