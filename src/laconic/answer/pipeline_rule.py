@@ -16,7 +16,8 @@ What it did after the model, and what is done here:
 
 What it did and is left out: where a window has fewer than k pairs, the old code filled up with pairs of score 0
 (reversed ones, or with [CLS]), which showed as answers of score 0 if top_k exceeded the number of real answers.
-Spans without characters are no answers here. A literal [CLS] in the question took part in the softmax there.
+Spans without characters are no answers here. With SentencePiece (ALBERT) the old answers began with the blank before
+their first word; these do not. A literal [CLS] in the question took part in the softmax there.
 Pairs of equal score fell as the sort happened to leave them; here the smaller start wins, then the shorter span.
 """
 

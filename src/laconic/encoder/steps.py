@@ -40,7 +40,7 @@ def linear_add_norm(linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.Lay
     p is the dropout probability, 0 outside training.
     """
     if not fusable(linear):
-        return _add_norm(linear(x), residual, norm, p)
+        return _add_norm(linear(x[:, : linear.in_features]), residual, norm, p)
     extra = x.shape[1] - linear.in_features
     product = F.linear(x, F.pad(linear.weight, (0, extra)) if extra else linear.weight)
     if _half_on_cuda(product) and product.dtype == residual.dtype:
