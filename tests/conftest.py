@@ -1,7 +1,12 @@
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # for tests/encoder/test_kernels.py
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
     softmax(Q·Kᵀ / √k) · V,   per head;   Q, K: (tokens, k), V: (tokens, v)
 
-Two paths with the same result. In half precision on CUDA, flash attention (`laconic.encoder.flash`) takes the whole
+Two paths with the same result. In half precision on CUDA, flash attention (`kernels/flash.py`) takes the whole
 batch with cumulative lengths. Elsewhere `scaled_dot_product_attention` runs over buckets of windows within 10 % in
 length. Sizes that a kernel does not like (flash: not a multiple of 8; the other: key ≠ value) are padded with zero
 *weights*, which change neither the scores nor the kept part of the result, with the scale 1/√k given.
@@ -134,7 +134,7 @@ class Attention(nn.Module):
 
     def _flash(self, x: Tensor, plan: Plan, scale: float, p: float) -> Tensor:
         """Flash attention on queries, keys and values from one matrix product. (T, h) → (T, a, v up to 8)."""
-        from laconic.encoder.flash import flash_attention
+        from laconic.encoder.kernels.flash import flash_attention
 
         heads, key, value = self.shape.heads, up_to_8(self.shape.key), up_to_8(self.shape.value)
         linears = ((self.query, self.shape.key), (self.key, self.shape.key), (self.value, self.shape.value))

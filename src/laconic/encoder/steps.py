@@ -28,7 +28,7 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
     product = F.linear(x, F.pad(linear.weight, (0, 0, 0, extra)) if extra else linear.weight)
     bias = F.pad(linear.bias, (0, extra)) if extra else linear.bias
     if _half_on_cuda(product) and activation != "relu":
-        from laconic.encoder.kernels import bias_gelu
+        from laconic.encoder.kernels.gelu import bias_gelu
 
         return bias_gelu(product, bias, activation == "gelu_tanh")
     return _activate(product + bias, activation)
@@ -44,7 +44,7 @@ def linear_add_norm(linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.Lay
     extra = x.shape[1] - linear.in_features
     product = F.linear(x, F.pad(linear.weight, (0, extra)) if extra else linear.weight)
     if _half_on_cuda(product) and product.dtype == residual.dtype:
-        from laconic.encoder.kernels import add_norm
+        from laconic.encoder.kernels.add_norm import add_norm
 
         return add_norm(product, linear.bias, residual, norm.weight, norm.bias, norm.eps, p)
     return _add_norm(product + linear.bias, residual, norm, p)

@@ -1,16 +1,10 @@
-"""Two fused steps of a transformer layer, as Triton kernels for CUDA in half precision.
+"""LayerNorm of a residual sum with dropout, in one pass over memory, as a Triton kernel for CUDA in half precision.
 
-Why by hand: in a profile of a compiled BERT-base training step, a quarter of the time was one LayerNorm + dropout
-*backward* kernel, as much as two matrix products. Both steps here are bound by memory, so each reads its inputs
-once, writes its outputs once, and sums the gradients of bias, gain and offset on the way:
+    z = residual + dropout(x + bias)        y = (z − mean z) / √(var z + ε) · gain + offset
 
-- `add_norm`:   z = residual + dropout(x + bias);  y = (z − mean z) / √(var z + ε) · gain + offset
-- `bias_gelu`:  y = gelu(x + bias), by erf or by its tanh approximation
-
-Dropout masks are a hash of (seed, row, column), drawn anew in the backward pass instead of stored; the seed is a
-tensor on the device, taken from torch's generator, so that checkpointing, compilation and `manual_seed` work as usual.
-Each is a torch operator with a gradient of its own (`torch.library`), which compiled graphs take as it is.
-The same steps in plain torch stand in `laconic.encoder.steps`; a test compares the two.
+Why by hand: in a profile of a compiled BERT-base training step, a quarter of the time was the *backward* kernel of this
+step, as much as two matrix products. It is bound by memory, so it reads its inputs once, writes its outputs once, and
+sums the gradients of bias, gain and offset on the way.
 """
 
 from __future__ import annotations
@@ -22,43 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Tiles and programs, the fastest of a dozen tried on an H200 at 48,559 tokens, h = 768, f = 3072.
+from laconic.encoder.kernels.dropout import column_key, keep_threshold, kept, row_key, seed_for, single
+
+# The fastest of a dozen tried on an H200 at 48,559 tokens, h = 768.
 _ROWS = 2  # rows a tile
-_GELU_BLOCK = 1024  # columns a tile of gelu
-_NORM_PROGRAMS = 528  # of add_norm backward: four a multiprocessor; each adds a row to the partial sums
-_GELU_PROGRAMS = 2048  # of gelu backward, likewise
-
-
-@triton.jit
-def single(x):  # type: ignore[no-untyped-def]
-    """A scalar argument in single precision: torch.compile hands floats over in double."""
-    return tl.full((), x, tl.float32)
-
-
-@triton.jit
-def _mixed(h):  # type: ignore[no-untyped-def]
-    """A 32-bit hash (lowbias32) in which every input bit moves every output bit."""
-    h = (h ^ (h >> 16)) * 0x7FEB352D
-    h = (h ^ (h >> 15)) * 0x846CA68B
-    return h ^ (h >> 16)
-
-
-@triton.jit
-def row_key(seed, row):  # type: ignore[no-untyped-def]
-    """The random number of a row of a dropout mask: odd, so that times it all 32-bit numbers stay apart."""
-    return _mixed(row.to(tl.uint32) * 0x9E3779B9 + seed.to(tl.uint32)) | 1
-
-
-@triton.jit
-def column_key(seed, column):  # type: ignore[no-untyped-def]
-    """The random number of a column of a dropout mask."""
-    return _mixed(column.to(tl.uint32) * 0x85EBCA6B + (seed.to(tl.uint32) ^ 0x5BD1E995))
-
-
-@triton.jit
-def kept(rows, columns, threshold):  # type: ignore[no-untyped-def]
-    """Which elements dropout keeps: row key × column key mod 2³² ≥ p·2³². (philox: 100 instructions; this: 2.)"""
-    return rows * columns >= threshold.to(tl.uint32)
+_PROGRAMS = 528  # of the backward pass: four a multiprocessor; each adds a row to the partial sums
 
 
 @triton.jit
@@ -180,7 +142,7 @@ def _add_norm_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(dz, dx, sums (3, h): of gain, offset, bias); dx is empty where nothing was dropped: then it is dz."""
     rows, width = z.shape
-    programs = min(_NORM_PROGRAMS, triton.cdiv(rows, _ROWS))
+    programs = min(_PROGRAMS, triton.cdiv(rows, _ROWS))
     dz, dx, _ = _add_norm_gradient_results(dy, z, statistics, gain, seed, p)
     partial = torch.empty((3, programs, width), dtype=torch.float32, device=z.device)
     block = triton.next_power_of_2(width)
@@ -226,122 +188,9 @@ def _add_norm_grad(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
 _add_norm.register_autograd(_add_norm_grad, setup_context=_add_norm_setup)
 
 
-@triton.jit
-def _gelu_parts(x, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(Φ(x), gelu′(x)), where gelu(x) = x·Φ(x)."""
-    if TANH:
-        inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
-        phi = tl.sigmoid(2 * inner)  # ½(1 + tanh u) = σ(2u)
-        slope = phi + x * 2 * phi * (1 - phi) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x)
-    else:
-        # Abramowitz and Stegun 7.1.26: |error of erf| ≤ 1.5e-7, with the exponential that the slope needs anyway.
-        bell = tl.exp(-0.5 * x * x)
-        t = 1.0 / (1.0 + 0.3275911 * 0.7071067811865476 * tl.abs(x))
-        tail = ((((1.061405429 * t - 1.453152027) * t + 1.421413741) * t - 0.284496736) * t + 0.254829592) * t * bell
-        phi = tl.where(x < 0, 0.5 * tail, 1.0 - 0.5 * tail)
-        slope = phi + x * 0.3989422804014327 * bell
-    return phi, slope
-
-
-@triton.jit
-def _gelu_forward(x, bias, y, rows, width, TANH: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    row = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    inside = (row < rows) & (column < width)
-    value = tl.load(x + row * width + column, inside, 0.0).to(tl.float32)
-    value += tl.load(bias + column, column < width, 0.0).to(tl.float32)
-    phi, _ = _gelu_parts(value, TANH)
-    tl.store(y + row * width + column, (value * phi).to(y.dtype.element_ty), inside)
-
-
-@triton.jit
-def _gelu_backward(  # type: ignore[no-untyped-def]
-    dy, x, bias, dx, partial, rows, width, steps, TANH: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    shift = tl.load(bias + column, column < width, 0.0).to(tl.float32)
-    total = tl.zeros((ROWS, BLOCK), tl.float32)
-    first = tl.program_id(1).to(tl.int64) * steps * ROWS
-    for step in range(steps):
-        row = first + step * ROWS + tl.arange(0, ROWS)[:, None]
-        inside = (row < rows) & (column < width)
-        value = tl.load(x + row * width + column, inside, 0.0).to(tl.float32) + shift
-        _, slope = _gelu_parts(value, TANH)
-        grad = tl.load(dy + row * width + column, inside, 0.0).to(tl.float32) * slope
-        tl.store(dx + row * width + column, grad.to(dx.dtype.element_ty), inside)
-        total += grad
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(partial + tl.program_id(1) * width + at, tl.sum(total, 0), at < width)
-
-
-@torch.library.custom_op("laconic::bias_gelu", mutates_args=())
-def _bias_gelu(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
-    rows, width = x.shape
-    y = x.new_empty(x.shape)
-    grid = (triton.cdiv(width, _GELU_BLOCK), triton.cdiv(rows, _ROWS))
-    _gelu_forward[grid](
-        x.contiguous(), bias, y, rows, width, TANH=tanh, ROWS=_ROWS, BLOCK=_GELU_BLOCK, num_warps=4
-    )  # fmt: skip
-    return y
-
-
-@torch.library.custom_op("laconic::bias_gelu_backward", mutates_args=())
-def _bias_gelu_gradients(dy: Tensor, x: Tensor, bias: Tensor, tanh: bool) -> tuple[Tensor, Tensor]:
-    rows, width = x.shape
-    blocks = triton.cdiv(width, _GELU_BLOCK)
-    steps = triton.cdiv(rows, _ROWS * max(1, _GELU_PROGRAMS // blocks))
-    chunks = triton.cdiv(rows, _ROWS * steps)
-    dx = x.new_empty(x.shape)
-    partial = torch.empty((chunks, width), dtype=torch.float32, device=x.device)
-    _gelu_backward[(blocks, chunks)](
-        dy.contiguous(), x.contiguous(), bias, dx, partial, rows, width, steps,
-        TANH=tanh, ROWS=_ROWS, BLOCK=_GELU_BLOCK, num_warps=4,
-    )  # fmt: skip
-    return dx, partial.sum(0).to(bias.dtype)
-
-
-@_bias_gelu.register_fake
-def _(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-@_bias_gelu_gradients.register_fake
-def _(dy: Tensor, x: Tensor, bias: Tensor, tanh: bool) -> tuple[Tensor, Tensor]:
-    return x.new_empty(x.shape), torch.empty_like(bias)
-
-
-def _bias_gelu_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, bias, ctx.tanh = inputs
-    ctx.save_for_backward(x, bias)
-
-
-def _bias_gelu_grad(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    return (*_bias_gelu_gradients(dy, *ctx.saved_tensors, ctx.tanh), None)
-
-
-_bias_gelu.register_autograd(_bias_gelu_grad, setup_context=_bias_gelu_setup)
-
-
 def add_norm(x: Tensor, bias: Tensor, residual: Tensor, gain: Tensor, offset: Tensor, eps: float, p: float) -> Tensor:
     """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) in half precision; the rest: (h,)."""
     return _add_norm(x, bias, residual, gain, offset, seed_for(x, p), eps, p, torch.is_grad_enabled())[0]  # type: ignore[no-any-return]
-
-
-def bias_gelu(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
-    """gelu(x + bias). x: (T, f) in half precision; bias: (f,)."""
-    return _bias_gelu(x, bias, tanh)  # type: ignore[no-any-return]
-
-
-def seed_for(x: Tensor, p: float) -> Tensor:
-    """A seed for one dropout mask, from torch's generator of x's device; empty where nothing is dropped."""
-    if p == 0:
-        return torch.empty(0, dtype=torch.int32, device=x.device)
-    return torch.randint(2**31 - 1, (1,), dtype=torch.int32, device=x.device)
-
-
-def keep_threshold(p: float) -> int:
-    """The least hash that keeps an element: a part p of all 32-bit numbers lies below it."""
-    return min(int(p * 2**32), 2**32 - 1)
 
 
 def _warps(block: int) -> int:

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from laconic.encoder.kernels import column_key, keep_threshold, kept, row_key, seed_for, single
+from laconic.encoder.kernels.dropout import column_key, keep_threshold, kept, row_key, seed_for, single
 
 # (queries, keys) a tile, warps, pipeline stages: the fastest of 14 tried on an H200 at SQuAD's lengths, k = v = 64.
 _FORWARD = (64, 32, 4, 2)
