@@ -1,7 +1,7 @@
 """`Reader`: questions and texts in, answers in the words of the text out.
 
     reader = Reader.load("deepset/tinyroberta-squad2")            # a Laconic folder, a Hugging Face folder or a hub id
-    reader(question="Who wrote it?", context="Plutarch wrote it.")  # {"score": …, "start": 0, "end": 8, "answer": …}
+    reader(question="Who wrote it?", context="Plutarch wrote it.")  # {"score": …, "start": …, "end": …, "answer": …}
 
 Calling a reader is calling transformers' old question-answering pipeline: the same arguments, the same keys, the
 same answers. `decode` answers whole datasets by Devlin's rule, and `search` asks one question of many texts.
