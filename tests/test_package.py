@@ -64,3 +64,15 @@ def test_local_links_of_the_documents_exist():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_an_error_of_the_system_is_one_line():
+    """A full disk or a forbidden folder: no traceback, code 2."""
+    code = """
+import laconic.cli, errno
+def full(): raise OSError(errno.ENOSPC, "No space left on device", "out.json")
+laconic.cli.app = full
+laconic.cli.main()
+"""
+    result = python(code)
+    assert (result.returncode, result.stderr) == (2, "laconic: out.json: No space left on device\n")

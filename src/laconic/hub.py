@@ -19,6 +19,7 @@ TOKENIZER_FILES = (
     "merges.txt",
     "spiece.model",
 )
+DESCRIPTIONS = ("laconic.json", "config.json")
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 Fetch = Callable[[str], Path | None]
@@ -37,7 +38,7 @@ class ModelFiles:
 def find_model(source: str | Path) -> ModelFiles:
     """Find a model's files in a folder, or by hub id in the cache or on the hub."""
     fetch = _from_folder(Path(source)) if Path(source).is_dir() else _from_hub(str(source))
-    description = fetch("laconic.json") or fetch("config.json")
+    description = next((path for name in DESCRIPTIONS if (path := fetch(name))), None)
     if description is None:
         raise LaconicError(f"{source}: has neither laconic.json nor config.json, so it is not a model")
     tokenizer = tuple(path for name in TOKENIZER_FILES if (path := fetch(name)))
@@ -81,11 +82,21 @@ def _from_hub(source: str) -> Fetch:
     if source.startswith((".", "/", "~")) or source.count("/") > 1 or source.endswith(".json"):
         raise LaconicError(f"{source}: no such file or folder")
 
+    try:
+        alone = _complete(source)  # then the hub is not asked at all: no waiting where there is no network
+    except HFValidationError:
+        raise LaconicError(f"{source}: neither a folder nor a hub id") from None
+
     def fetch(name: str) -> Path | None:
+        nonlocal alone
+        cached = _cached(source, name)
+        if cached or alone:
+            return cached
         try:
             return Path(hf_hub_download(source, name))
         except LocalEntryNotFoundError:
-            if _cached(source):
+            if _cached(source, *DESCRIPTIONS):
+                alone = True  # having waited for the hub once is enough
                 return None
             raise LaconicError(
                 f"{source}: no such folder, and the hub cannot be reached or is switched off; "
@@ -93,8 +104,6 @@ def _from_hub(source: str) -> Fetch:
             ) from None
         except EntryNotFoundError:
             return None
-        except HFValidationError:
-            raise LaconicError(f"{source}: neither a folder nor a hub id") from None
         except RepositoryNotFoundError:
             raise LaconicError(f"{source}: no such folder, and no such model on the hub (or it is private)") from None
         except (HfHubHTTPError, OSError, json.JSONDecodeError) as error:
@@ -103,8 +112,15 @@ def _from_hub(source: str) -> Fetch:
     return fetch
 
 
-def _cached(source: str) -> bool:
-    """Whether the cache holds a snapshot of this model: then a file that is not in it does not exist for us."""
+def _complete(source: str) -> bool:
+    """Whether the cache holds all that a model needs: a description, weights and a tokenizer."""
+    needed = (DESCRIPTIONS, WEIGHTS, ("tokenizer.json", "vocab.txt"))
+    return all(_cached(source, *names) for names in needed)
+
+
+def _cached(source: str, *names: str) -> Path | None:
+    """The first of these files that the cache holds."""
     from huggingface_hub import try_to_load_from_cache
 
-    return any(isinstance(try_to_load_from_cache(source, name), str) for name in ("config.json", "laconic.json"))
+    found = (try_to_load_from_cache(source, name) for name in names)
+    return next((Path(path) for path in found if isinstance(path, str)), None)

@@ -139,6 +139,7 @@ class TestLoad:
         transformers.MobileBertForQuestionAnswering(config).save_pretrained(tmp_path)
         for name in ("tokenizer.json", "tokenizer_config.json"):
             (tmp_path / name).write_bytes((minilm / name).read_bytes())
+        assert Reader.load(tmp_path, device="cpu", precision="bf16").runner.model.dtype == torch.bfloat16
         reader = Reader.load(tmp_path, device="cpu")
         assert isinstance(reader.runner, TransformersRunner)
         some = PAIRS[:5]
@@ -203,3 +204,22 @@ class TestDecode:
         with pytest.warns(UserWarning, match="skipped for NaN"):
             answer = broken(question=PAIRS[0][0], context=PAIRS[0][1])
         assert answer == {"score": 0.0, "start": 0, "end": 0, "answer": ""}
+
+    def test_a_text_that_gives_nan_does_not_count_in_a_search(self, reader, monkeypatch):
+        """Skipped windows have no null score, not one of 0: the answer from the other text stands as it was."""
+        texts = [ASKED["passages"][6], ASKED["passages"][10]]
+        question, honest = "Which word did the ephors send back?", reader.logits
+
+        def shifted(windows, progress=None):
+            logits = honest(windows, progress)
+            logits.start[:] += 50  # all scores, null too, lie far above 0
+            if windows.spans.max() > len(texts[0]):
+                logits.start[:] = math.nan
+            return logits
+
+        monkeypatch.setattr(reader, "logits", shifted)
+        alone = reader.search(question, texts[:1], top=2)
+        with pytest.warns(UserWarning, match="skipped for NaN"):
+            both = reader.search(question, texts, top=2)
+        assert alone
+        assert both == alone

@@ -115,3 +115,47 @@ def test_out_must_be_a_file(span_model, squad, tmp_path):
     result = laconic("answer", squad, "--out", tmp_path, "--model", span_model)
     assert result.returncode == 2
     assert "is a folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (("--rule", "guess"), "--rule guess: choose devlin, probability, bertvision"),
+        (("--device", "abacus"), "device 'abacus' cannot be used on this machine"),
+        (("--precision", "int3"), "precision 'int3' is unknown"),
+    ],
+)
+def test_wrong_options_are_one_line(span_model, squad, arguments, culprit):
+    result = laconic("evaluate", squad, "--model", span_model, *arguments)
+    assert result.returncode == 2, result.stderr
+    assert culprit in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+def test_a_file_name_with_brackets_is_shown_as_it_is(span_model, tmp_path):
+    place = tmp_path / "[bold]a[/red].txt"
+    place.parent.mkdir()
+    place.write_text(ASKED["passages"][6])
+    result = laconic("ask", "Which word did the ephors send back?", place, "--model", span_model)
+    assert result.returncode == 0, result.stderr
+    assert f"{place}:1, characters" in result.stdout
+
+
+def test_evaluate_has_the_keys_of_score_for_squad_1_too(span_model, squad, tmp_path):
+    data = json.loads(squad.read_text())
+    for paragraph in data["data"][0]["paragraphs"]:
+        paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["answers"]]
+    (tmp_path / "one.json").write_text(json.dumps({**data, "version": "1.1"}))
+    out = tmp_path / "p.json"
+    laconic("answer", tmp_path / "one.json", "--out", out, "--model", span_model)
+    assert all(json.loads(out.read_text()).values()), "1.1 always speaks"
+    scored = json.loads(laconic("score", tmp_path / "one.json", out, "--json").stdout)
+    evaluated = json.loads(laconic("evaluate", tmp_path / "one.json", "--model", span_model, "--json").stdout)
+    assert {key: evaluated[key] for key in ("exact", "f1", "total", "HasAns_f1")} == {
+        key: scored[key] for key in ("exact", "f1", "total", "HasAns_f1")
+    }
+
+
+def test_json_is_json_when_never_silent(span_model, squad):
+    shown = laconic("evaluate", squad, "--model", span_model, "--threshold", "inf", "--json").stdout
+    assert json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["threshold"] is None

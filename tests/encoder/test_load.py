@@ -270,3 +270,20 @@ class TestHubId:
         assert result.returncode == 2
         assert result.stderr.startswith("laconic: someone/else: no such folder, and the hub cannot be reached")
         assert result.stderr.count("\n") == 1
+
+    def test_a_complete_cache_is_not_asked_of_the_hub(self, cache, minilm):
+        """Without HF_HUB_OFFLINE and without a network, a model in the cache loads at once and in silence."""
+        snapshot = next((cache / "models--someone--tiny-bert/snapshots").iterdir())
+        shutil.copyfile(minilm / "tokenizer.json", snapshot / "tokenizer.json")
+        code = """
+import sys, huggingface_hub
+def refuse(*_, **__): sys.exit("the hub was asked")
+huggingface_hub.hf_hub_download = refuse
+from laconic.hub import find_model
+print(len(find_model("someone/tiny-bert").weights))
+"""
+        environment = {**os.environ, "HF_HUB_CACHE": str(cache)}
+        result = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (result.stdout, result.stderr) == ("1\n", "")

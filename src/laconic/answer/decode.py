@@ -58,6 +58,12 @@ class Decoded:
         """(Q,): how far "no answer" is ahead of the best span; +inf where there is no span."""
         return self.null - self.score[:, 0]
 
+    def finite_margins(self) -> list[float]:
+        """`null_minus_best` for files: a question without any span is one more than the largest of the others."""
+        margin = self.null_minus_best
+        most = float(margin[margin < math.inf].max(initial=0.0)) + 1.0
+        return [min(float(value), most) for value in margin]
+
     def predictions(self, threshold: float = 0.0) -> list[str]:
         """Q texts: the best span, or "" where null - best > threshold; `math.inf` always speaks if it can."""
         spans = zip(self.contexts, self.start[:, 0].tolist(), self.end[:, 0].tolist())

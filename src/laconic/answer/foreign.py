@@ -16,7 +16,7 @@ TOKENS = 2048
 class TransformersRunner:
     """Span logits from `AutoModelForQuestionAnswering`: the packed batch is laid out as a padded rectangle for it."""
 
-    def __init__(self, source: str | Path, device: str | None = None) -> None:
+    def __init__(self, source: str | Path, device: str | None = None, precision: str | None = None) -> None:
         try:
             import torch
             from transformers import AutoModelForQuestionAnswering
@@ -25,10 +25,13 @@ class TransformersRunner:
                 f"{source}: not of a family that Laconic knows, and transformers is not installed; "
                 "pip install transformers to run it"
             ) from None
+        from laconic.encoder.runner import choose
+
         self.torch = torch
-        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.device, half = choose(device, precision)
         try:
-            model: Any = AutoModelForQuestionAnswering.from_pretrained(source, dtype=torch.float32)
+            dtype = torch.bfloat16 if half else torch.float32
+            model: Any = AutoModelForQuestionAnswering.from_pretrained(source, dtype=dtype)
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise LaconicError(f"{source}: transformers cannot load it for question answering ({reason})") from None

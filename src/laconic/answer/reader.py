@@ -186,10 +186,12 @@ class Reader:
             found = decode(
                 windows, logits, [documents[number]], n_best=max(20, top), max_answer_tokens=max_answer_tokens
             )
-            null = min(null, float(found.null[0]))
-            for answer in found.answers(0, math.inf):
+            spans = [answer for answer in found.answers(0, math.inf) if not answer.no_answer]
+            if spans:  # none are left where all windows were skipped: then there is no null score to heed either
+                null = min(null, float(found.null[0]))
+            for answer in spans:
                 key = (number, answer.start, answer.end)
-                if not answer.no_answer and (key not in best or best[key].answer.score < answer.score):
+                if key not in best or best[key].answer.score < answer.score:
                     best[key] = Hit(number, answer, 0.0)
             if progress:
                 before = sum(len(text) for text in documents[:number])
@@ -237,10 +239,11 @@ def _runner(source: str | Path, files: ModelFiles, device: str | None, precision
     from laconic.encoder.families import FAMILIES
 
     description = read_json(files.description)
-    if files.description.name == "config.json" and description.get("model_type") not in FAMILIES:
+    known = isinstance(description, dict) and description.get("model_type") in FAMILIES
+    if files.description.name == "config.json" and not known:
         from laconic.answer.foreign import TransformersRunner
 
-        return TransformersRunner(source, device)
+        return TransformersRunner(source, device, precision)
     try:
         from laconic.encoder import load
         from laconic.encoder.runner import TorchRunner

@@ -53,3 +53,7 @@ def main() -> None:
         # The reader of our output went away (`laconic … | head`): nobody is left to be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    except OSError as error:  # a full disk, a folder without permission: files are atomic, so nothing is half-written
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"laconic: {where}{error.strerror or error}", file=sys.stderr)
+        raise SystemExit(2) from None

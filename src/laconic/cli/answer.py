@@ -10,11 +10,24 @@ from typing import Annotated, Any
 
 import typer
 
-from laconic.answer import Decoded, Rule
-from laconic.cli.common import AsJson, Data, Device, Model, Precision, Threshold, load_reader, progress, read_dataset
+from laconic.answer import Decoded
+from laconic.cli.common import (
+    AnswerTokens,
+    AsJson,
+    Data,
+    Device,
+    Model,
+    Precision,
+    RuleName,
+    Threshold,
+    check_rule,
+    default_threshold,
+    load_reader,
+    progress,
+    read_dataset,
+)
 from laconic.errors import LaconicError
 from laconic.files import write_json
-from laconic.text import Dataset
 
 
 def answer(
@@ -25,8 +38,8 @@ def answer(
     na_probs: Annotated[Path | None, typer.Option(help="Write null − best of each question here, for `score`.")] = None,
     threshold: Threshold = None,
     top: Annotated[int, typer.Option(help="How many answers --nbest keeps.", min=1)] = 20,
-    max_answer_tokens: Annotated[int, typer.Option(min=1)] = 30,
-    rule: Annotated[str, typer.Option(help="devlin, probability or bertvision.")] = "devlin",
+    max_answer_tokens: AnswerTokens = 30,
+    rule: RuleName = "devlin",
     device: Device = None,
     precision: Precision = None,
     as_json: AsJson = False,
@@ -35,19 +48,20 @@ def answer(
 
     Questions of SQuAD 1.1 always get an answer; those of 2.0 get "" where "no answer" wins.
     """
-    dataset = read_dataset(data)
+    chosen = check_rule(rule)
     _check_place(out, nbest, na_probs)
+    dataset = read_dataset(data)
     reader = load_reader(model, device, precision)
     with progress("answering") as tell:
         decoded = reader.decode(
-            dataset.questions, n_best=top, max_answer_tokens=max_answer_tokens, rule=check_rule(rule), progress=tell
+            dataset.questions, n_best=top, max_answer_tokens=max_answer_tokens, rule=chosen, progress=tell
         )
     limit = default_threshold(dataset) if threshold is None else threshold
     ids = [question.id for question in dataset.questions]
     predictions = dict(zip(ids, decoded.predictions(limit)))
     write_json(out, predictions)
     if na_probs:
-        write_json(na_probs, dict(zip(ids, finite_margins(decoded))))
+        write_json(na_probs, dict(zip(ids, decoded.finite_margins())))
     if nbest:
         write_json(nbest, {id: _nbest(decoded, i, limit) for i, id in enumerate(ids)})
     silent = sum(not text for text in predictions.values())
@@ -58,26 +72,6 @@ def answer(
         "out": str(out),
     }
     print(json.dumps(facts) if as_json else f"{len(ids):,} questions, {silent:,} without an answer: {out}")
-
-
-def check_rule(rule: str) -> Rule:
-    """The decoding rule of this name."""
-    if rule in ("devlin", "probability", "bertvision"):
-        return rule  # type: ignore[return-value]
-    raise LaconicError(f"--rule {rule}: choose devlin, probability or bertvision")
-
-
-def default_threshold(dataset: Dataset) -> float:
-    """0 where questions may have no answer, else never silent."""
-    return 0.0 if dataset.version == "2.0" else math.inf
-
-
-def finite_margins(decoded: Decoded) -> list[float]:
-    """Null − best of each question; a question without any span counts as surer of "no answer" than all others."""
-    margin = decoded.null_minus_best
-    known = margin[margin < math.inf]
-    most = float(known.max()) + 1.0 if len(known) else 1.0
-    return [min(float(value), most) for value in margin]
 
 
 def _nbest(decoded: Decoded, i: int, threshold: float) -> list[dict[str, Any]]:

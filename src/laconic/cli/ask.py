@@ -66,7 +66,7 @@ def _facts(hit: Hit, document: Document) -> dict[str, Any]:
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)  # a file name may have brackets
     if not found:
         console.print("No answer in these texts.")
     for facts in found:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from laconic.answer.decode import Rule
 from laconic.answer.reader import Progress as Tell
 from laconic.answer.reader import Reader
 from laconic.errors import LaconicError
@@ -21,6 +23,8 @@ Threshold = Annotated[float | None, typer.Option(help="Silent if null − best i
 Model = Annotated[str | None, typer.Option("--model", "-m", help="A folder or a hub id.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")]
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16; by default bf16 on a GPU that has it, else fp32.")]
+AnswerTokens = Annotated[int, typer.Option(help="How many tokens an answer may have.", min=1)]
+RuleName = Annotated[str, typer.Option(help="devlin, probability or bertvision.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -39,6 +43,18 @@ def read_dataset(path: str) -> Dataset:
     if not dataset.questions:
         raise LaconicError(f"{path}: has no questions")
     return dataset
+
+
+def check_rule(rule: str) -> Rule:
+    """The decoding rule of this name."""
+    if rule not in get_args(Rule):
+        raise LaconicError(f"--rule {rule}: choose {', '.join(get_args(Rule))}")
+    return cast(Rule, rule)
+
+
+def default_threshold(dataset: Dataset) -> float:
+    """0 where questions may have no answer, else never silent."""
+    return 0.0 if dataset.version == "2.0" else math.inf
 
 
 @contextmanager

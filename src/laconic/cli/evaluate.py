@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from laconic.answer import area_under_risk_coverage, expected_calibration_error, fit_calibration, risk_coverage
 from laconic.answer.decode import Decoded, decode
 from laconic.answer.reader import Reader
-from laconic.cli.answer import check_rule, default_threshold, finite_margins
-from laconic.cli.common import AsJson, Data, Device, Model, Precision, Threshold, load_reader, progress, read_dataset
+from laconic.cli.common import (
+    AnswerTokens,
+    AsJson,
+    Data,
+    Device,
+    Model,
+    Precision,
+    RuleName,
+    Threshold,
+    check_rule,
+    default_threshold,
+    load_reader,
+    progress,
+    read_dataset,
+)
 from laconic.hub import find_model
-from laconic.score import Cost, best_thresholds, bootstrap, score_squad1, score_squad2
+from laconic.score import Cost, best_thresholds, bootstrap, score_squad2
 from laconic.text import Dataset, Windows
 
 
@@ -25,13 +38,14 @@ def evaluate(
     data: Data,
     model: Model = None,
     threshold: Threshold = None,
-    max_answer_tokens: Annotated[int, typer.Option(min=1)] = 30,
-    rule: Annotated[str, typer.Option(help="devlin, probability or bertvision.")] = "devlin",
+    max_answer_tokens: AnswerTokens = 30,
+    rule: RuleName = "devlin",
     device: Device = None,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer a dataset and score it by the official rule; with --json the official keys, and the cost under `cost`."""
+    chosen = check_rule(rule)
     dataset = read_dataset(data)
     reader = load_reader(model, device, precision)
     begin = time.perf_counter()
@@ -39,7 +53,7 @@ def evaluate(
         windows = reader.windows(dataset.questions)
         logits = reader.logits(windows, tell)
         contexts, ids = [q.context for q in dataset.questions], [q.id for q in dataset.questions]
-        decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=check_rule(rule), ids=ids)
+        decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=chosen, ids=ids)
     seconds = time.perf_counter() - begin
     limit = default_threshold(dataset) if threshold is None else threshold
     facts = _scores(dataset, decoded, limit)
@@ -53,11 +67,11 @@ def evaluate(
 def _scores(dataset: Dataset, decoded: Decoded, threshold: float) -> dict[str, Any]:
     ids = [question.id for question in dataset.questions]
     said = dict(zip(ids, decoded.predictions(threshold)))
-    if dataset.version == "1.1":
-        scored = score_squad1(dataset.questions, said)
-        return {**scored.summary(), "interval": _intervals(scored.exact, scored.f1)}
-    scored = score_squad2(dataset.questions, said)
-    margins = finite_margins(decoded)
+    scored = score_squad2(dataset.questions, said)  # as `laconic score` does, for 1.1 too
+    facts = {**scored.summary(), "interval": _intervals(scored.exact, scored.f1)}
+    if dataset.version == "1.1":  # every question has an answer: there is no silence to judge
+        return facts
+    margins = decoded.finite_margins()
     spoken = dict(zip(ids, decoded.predictions(np.inf)))
     always = score_squad2(dataset.questions, spoken)
     best = best_thresholds(always, spoken, dict(zip(ids, margins)))
@@ -65,10 +79,9 @@ def _scores(dataset: Dataset, decoded: Decoded, threshold: float) -> dict[str, A
     silence = calibration.probability(np.array(margins))
     coverage, risk = risk_coverage(np.maximum(silence, 1 - silence), scored.f1)
     return {
-        **scored.summary(),
+        **facts,
         **best,
-        "threshold": threshold,
-        "interval": _intervals(scored.exact, scored.f1),
+        "threshold": threshold if math.isfinite(threshold) else None,
         "calibration": {
             "temperature": calibration.temperature,
             "expected_calibration_error": expected_calibration_error(silence, ~scored.has_answer),
@@ -101,14 +114,10 @@ def _show(facts: dict[str, Any]) -> None:
     table = Table("", "exact", "F1", "questions")
     for column in table.columns[1:]:
         column.justify = "right"
-    parts = [("all", "exact" if "exact" in facts else "exact_match", "f1", "total")]
-    parts += [
-        (name, f"{prefix}_exact", f"{prefix}_f1", f"{prefix}_total")
-        for name, prefix in (("with an answer", "HasAns"), ("without", "NoAns"))
-        if f"{prefix}_f1" in facts
-    ]
-    for name, exact, f1, total in parts:
-        table.add_row(name, f"{facts[exact]:.2f}", f"{facts[f1]:.2f}", f"{facts[total]:,}" if total in facts else "")
+    for name, prefix in (("all", ""), ("with an answer", "HasAns_"), ("without", "NoAns_")):
+        if f"{prefix}f1" in facts:
+            exact, f1, total = (facts[f"{prefix}{key}"] for key in ("exact", "f1", "total"))
+            table.add_row(name, f"{exact:.2f}", f"{f1:.2f}", f"{total:,}")
     console.print(table)
     low, high = facts["interval"]["f1"]
     console.print(f"95 % interval of F1: {low:.2f} to {high:.2f}")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from laconic.encoder import LayerShape, Shape, open_checkpoint, read_shape
@@ -76,7 +77,7 @@ def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> 
     console = Console()
     tied = ", tied: one layer's weights for all" if facts["tied"] else ""
     console.print(
-        f"[bold]{model}[/bold]: {facts['family']}, hidden {facts['hidden']}, embedding {facts['embedding']}, "
+        f"[bold]{escape(model)}[/bold]: {facts['family']}, hidden {facts['hidden']}, embedding {facts['embedding']}, "
         f"vocabulary {facts['vocab']:,}, {facts['positions']} positions, {facts['types']} types{tied}",
         highlight=False,
     )

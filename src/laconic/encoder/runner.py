@@ -17,6 +17,19 @@ CPU_TOKENS = 2048  # a batch that stays in the caches
 CUDA_TOKENS = 65_536  # a batch that fills a large GPU
 
 
+def choose(device: str | None, precision: str | None) -> tuple[torch.device, bool]:
+    """The device to run on, a GPU if there is one and none was named, and whether to compute in bf16."""
+    if precision not in (None, "fp32", "bf16"):
+        raise LaconicError(f"precision {precision!r} is unknown: choose fp32 or bf16")
+    try:
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise LaconicError(f"device {device!r} cannot be used on this machine; leave it out, or choose cpu") from None
+    able = chosen.type == "cuda" and torch.cuda.is_bf16_supported()
+    return chosen, precision == "bf16" or (precision is None and able)
+
+
 class TorchRunner:
     """Span logits of packed batches, from a Laconic model.
 
@@ -27,11 +40,8 @@ class TorchRunner:
         if not isinstance(model.head, SpanHead):
             source = model.origin.source or "this model"
             raise LaconicError(f"{source}: has no span head, so it cannot answer questions; train one first")
-        if precision not in (None, "fp32", "bf16"):
-            raise LaconicError(f"precision {precision!r} is unknown: choose fp32 or bf16")
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device, self.half = choose(device, precision)
         cuda = self.device.type == "cuda"
-        self.half = precision == "bf16" or (precision is None and cuda and torch.cuda.is_bf16_supported())
         self.model = model.to(self.device).eval()
         self.longest = model.encoder.longest_window
         self.budget = CUDA_TOKENS if cuda else CPU_TOKENS
