@@ -123,7 +123,8 @@ def _head(family: Family, config: dict[str, Any], tensors: Mapping[str, Tensor])
     if "QuestionAnswering" in classes or (not classes and linear.name == "qa_outputs.weight"):
         return {"kind": "span"}
     if "SequenceClassification" in classes:
-        return {"kind": "class", "labels": linear.shape[0], "activation": family.class_activation}
+        activation = family.class_activation
+        return {"kind": "class", "labels": linear.shape[0], "activation": activation, "pooled": activation is None}
     return None
 
 

@@ -55,14 +55,17 @@ class Layer(nn.Module):
         self.up = nn.Linear(hidden, shape.ffn)
         self.down = nn.Linear(shape.ffn, hidden)
         self.ffn_norm = nn.LayerNorm(hidden, style.eps)
+        self.attention_adapter: nn.Module | None = None  # `laconic.tune` may put a module here: (T, h) → (T, h)
+        self.ffn_adapter: nn.Module | None = None
         self.style = style
 
     def forward(self, x: Tensor, plan: Plan) -> Tensor:
         """x: (T, h) → (T, h)."""
         p = self.style.dropout if self.training else 0.0
-        x = linear_add_norm(self.attention.output, self.attention(x, plan), x, self.attention_norm, p)
+        mixed = self.attention(x, plan)
+        x = linear_add_norm(self.attention.output, mixed, x, self.attention_norm, p, self.attention_adapter)
         wide = linear_activate(self.up, x, self.style.activation)
-        return linear_add_norm(self.down, wide, x, self.ffn_norm, p)
+        return linear_add_norm(self.down, wide, x, self.ffn_norm, p, self.ffn_adapter)
 
 
 class Encoder(nn.Module):

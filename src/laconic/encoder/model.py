@@ -24,7 +24,7 @@ from laconic.encoder.encoder import Encoder
 from laconic.encoder.families import family_of
 from laconic.errors import LaconicError
 from laconic.files import atomic_folder, write_json
-from laconic.heads import ClassHead, SpanHead, build_head
+from laconic.heads import Head, build_head
 from laconic.text.packed import Packed
 
 
@@ -44,7 +44,7 @@ class Model(nn.Module):
     def __init__(
         self,
         encoder: Encoder,
-        head: SpanHead | ClassHead | None = None,
+        head: Head | None = None,
         *,
         family: str = "bert",
         pooler: bool = False,
@@ -54,7 +54,7 @@ class Model(nn.Module):
         self.family = family_of(family, "model")
         self.encoder = encoder
         self.pooler = nn.Linear(encoder.shape.hidden, encoder.shape.hidden) if pooler else None
-        self.head = head
+        self.head: Any = head  # a `Head`, or None
         self.origin = origin or Origin()
 
     def forward(self, packed: Packed[Tensor]) -> Any:
@@ -62,10 +62,12 @@ class Model(nn.Module):
         if self.head is None:
             raise LaconicError("this model has no head: use model.encoder for states, or train a head")
         states = self.encoder(packed, self.head.reads)
-        if isinstance(self.head, SpanHead):
-            return self.head(states)
-        first = states[-1][packed.starts[:-1].long()]
-        return self.head(first if self.pooler is None else torch.tanh(self.pooler(first)))
+        if self.head.task == "span":
+            return self.head(states, packed)
+        first = [state[packed.starts[:-1].long()] for state in states]
+        if self.head.pooled and self.pooler is not None:
+            first.append(torch.tanh(self.pooler(first[-1])))
+        return self.head(first)
 
 
 def load(source: str | Path, *, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu") -> Model:
@@ -101,13 +103,21 @@ def save(model: Model, folder: str | Path) -> None:
 def save_hugging_face(model: Model, folder: str | Path) -> None:
     """Save as a Hugging Face folder, or say why no class of transformers can hold this shape."""
     family = model.family
-    kind = model.head.kind if model.head is not None else None
+    kind = _linear_kind(model)
     suffix = {None: "Model", "span": "ForQuestionAnswering", "class": "ForSequenceClassification"}[kind]
     sizes = family.config(model.encoder.shape, model.encoder.style)
     kept = {k: v for k, v in (model.origin.config or {}).items() if k not in ("dtype", "torch_dtype")}
     config = {**kept, **sizes, "architectures": [family.classes + suffix]}
     weights = {family.to_hugging_face(name, kind): value for name, value in _weights(model).items()}
     _write(folder, "config.json", config, weights, model)
+
+
+def _linear_kind(model: Model) -> str | None:
+    """The kind of head, as far as transformers has classes for it."""
+    kind = model.head.to_json()["kind"] if model.head is not None else None
+    if kind not in (None, "span", "class"):
+        raise LaconicError(f"transformers has no class for a head of kind {kind!r}; save as a Laconic folder")
+    return kind
 
 
 def _empty(checkpoint: Checkpoint) -> Model:
@@ -121,8 +131,8 @@ def _empty(checkpoint: Checkpoint) -> Model:
 
 def _check(model: Model, checkpoint: Checkpoint) -> None:
     source = checkpoint.files.source
-    if isinstance(model.head, ClassHead) and model.head.dense is None and model.pooler is None:
-        raise LaconicError(f"{source}: the classification head needs a pooler, which the weights do not have")
+    if model.head is not None and model.head.pooled and model.pooler is None:
+        raise LaconicError(f"{source}: the head needs a pooler, which the weights do not have")
     expected = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     for name, shape in expected.items():
         found = checkpoint.tensors.get(name)

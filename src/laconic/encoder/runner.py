@@ -10,7 +10,6 @@ import torch
 
 from laconic.encoder.model import Model
 from laconic.errors import LaconicError
-from laconic.heads import SpanHead
 from laconic.text.packed import Packed
 
 CPU_TOKENS = 2048  # a batch that stays in the caches
@@ -37,7 +36,7 @@ class TorchRunner:
     """
 
     def __init__(self, model: Model, device: str | None = None, precision: str | None = None) -> None:
-        if not isinstance(model.head, SpanHead):
+        if model.head is None or model.head.task != "span":
             source = model.origin.source or "this model"
             raise LaconicError(f"{source}: has no span head, so it cannot answer questions; train one first")
         self.device, self.half = choose(device, precision)

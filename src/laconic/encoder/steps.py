@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -34,20 +35,21 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
     return _activate(product + bias, activation)
 
 
-def linear_add_norm(linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
+def linear_add_norm(
+    linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float, adapter: nn.Module | None = None
+) -> Tensor:
     """LayerNorm(residual + dropout(W·x + b)): the end of each half of a layer. x: (T, n), residual: (T, h) → (T, h).
 
-    p is the dropout probability, 0 outside training.
+    p is the dropout probability, 0 outside training. An adapter, (T, h) → (T, h), comes after the dropout and
+    before the sum (Houlsby et al. 2019, figure 2).
     """
+    if adapter is not None:
+        return _add_norm(adapter(F.dropout(linear(x[:, : linear.in_features]), p)), None, residual, norm, 0.0)
     if not fusable(linear):
-        return _add_norm(linear(x[:, : linear.in_features]), residual, norm, p)
+        return _add_norm(linear(x[:, : linear.in_features]), None, residual, norm, p)
     extra = x.shape[1] - linear.in_features
     product = F.linear(x, F.pad(linear.weight, (0, extra)) if extra else linear.weight)
-    if _half_on_cuda(product) and product.dtype == residual.dtype:
-        from laconic.encoder.kernels.add_norm import add_norm
-
-        return add_norm(product, linear.bias, residual, norm.weight, norm.bias, norm.eps, p)
-    return _add_norm(product + linear.bias, residual, norm, p)
+    return _add_norm(product, linear.bias, residual, norm, p)
 
 
 def up_to_8(size: int) -> int:
@@ -80,7 +82,14 @@ def _activate(x: Tensor, activation: str) -> Tensor:
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
-def _add_norm(x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
+def _add_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
+    """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) → (T, h)."""
+    if _half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype:
+        from laconic.encoder.kernels.add_norm import add_norm
+
+        bias = torch.zeros_like(norm.bias) if bias is None else bias
+        return add_norm(x, bias, residual, norm.weight, norm.bias, norm.eps, p)
+    x = x if bias is None else x + bias
     return norm(residual + F.dropout(x, p)).to(residual.dtype)  # type: ignore[no-any-return]
 
 

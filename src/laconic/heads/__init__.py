@@ -1,5 +1,29 @@
-"""Heads: from layer states to logits, one file per idea."""
+"""Heads: from layer states to logits, one file per idea.
 
-from laconic.heads.linear import ClassHead, SpanHead, build_head
+A head is made by `build_head` from a table such as `{"kind": "span"}`, which stands in recipes and model folders alike.
+"""
 
-__all__ = ["ClassHead", "SpanHead", "build_head"]
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from laconic.errors import LaconicError
+from laconic.heads.head import Head
+from laconic.heads.linear import ClassHead, SpanHead
+
+__all__ = ["KINDS", "ClassHead", "Head", "SpanHead", "build_head"]
+
+KINDS: dict[str, Callable[..., Head]] = {"span": SpanHead, "class": ClassHead}
+
+
+def build_head(value: dict[str, Any], hidden: int) -> Head:
+    """The head that a table describes, with fresh weights: `kind`, and the settings of that kind."""
+    settings = dict(value)
+    kind = settings.pop("kind", None)
+    if kind not in KINDS:
+        raise LaconicError(f"head: kind {kind!r} is unknown; one of {', '.join(KINDS)} is wanted")
+    try:
+        return KINDS[kind](hidden, **settings)
+    except TypeError as error:  # a setting that this kind does not have, or lacks
+        raise LaconicError(f"head: {kind} cannot be made of {settings} ({str(error).partition('() ')[2]})") from None

@@ -190,7 +190,9 @@ _add_norm.register_autograd(_add_norm_grad, setup_context=_add_norm_setup)
 
 def add_norm(x: Tensor, bias: Tensor, residual: Tensor, gain: Tensor, offset: Tensor, eps: float, p: float) -> Tensor:
     """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) in half precision; the rest: (h,)."""
-    return _add_norm(x, bias, residual, gain, offset, seed_for(x, p), eps, p, torch.is_grad_enabled())[0]  # type: ignore[no-any-return]
+    learning = any(tensor.requires_grad for tensor in (x, bias, residual, gain, offset))
+    saving = learning and torch.is_grad_enabled()
+    return _add_norm(x, bias, residual, gain, offset, seed_for(x, p), eps, p, saving)[0]  # type: ignore[no-any-return]
 
 
 def _warps(block: int) -> int:
