@@ -45,6 +45,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     try:
         yield part
         part.chmod(0o777 & ~_umask())
+        for file in part.iterdir():  # safetensors writes files that only their owner may read
+            file.chmod(0o666 & ~_umask())
         old = part.with_suffix(".old")
         if path.exists():
             path.rename(old)

@@ -21,13 +21,13 @@ from laconic.cli.common import (
     RuleName,
     Threshold,
     check_rule,
-    default_threshold,
     load_reader,
     progress,
     read_dataset,
 )
 from laconic.errors import LaconicError
 from laconic.files import write_json
+from laconic.score import default_threshold
 
 
 def answer(

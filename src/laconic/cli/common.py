@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,11 +49,6 @@ def check_rule(rule: str) -> Rule:
     if rule not in get_args(Rule):
         raise LaconicError(f"--rule {rule}: choose {', '.join(get_args(Rule))}")
     return cast(Rule, rule)
-
-
-def default_threshold(dataset: Dataset) -> float:
-    """0 where questions may have no answer, else never silent."""
-    return 0.0 if dataset.version == "2.0" else math.inf
 
 
 @contextmanager

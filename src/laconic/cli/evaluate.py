@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from typing import Any
 
@@ -24,13 +23,12 @@ from laconic.cli.common import (
     RuleName,
     Threshold,
     check_rule,
-    default_threshold,
     load_reader,
     progress,
     read_dataset,
 )
 from laconic.hub import find_model
-from laconic.score import Cost, best_thresholds, bootstrap, score_squad2
+from laconic.score import Cost, bootstrap, span_quality
 from laconic.text import Dataset, Windows
 
 
@@ -55,8 +53,7 @@ def evaluate(
         contexts, ids = [q.context for q in dataset.questions], [q.id for q in dataset.questions]
         decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=chosen, ids=ids)
     seconds = time.perf_counter() - begin
-    limit = default_threshold(dataset) if threshold is None else threshold
-    facts = _scores(dataset, decoded, limit)
+    facts = _scores(dataset, decoded, threshold)
     facts["cost"] = _cost(reader, windows, len(dataset), seconds)
     if as_json:
         print(json.dumps(facts, indent=2))
@@ -64,24 +61,17 @@ def evaluate(
         _show(facts)
 
 
-def _scores(dataset: Dataset, decoded: Decoded, threshold: float) -> dict[str, Any]:
-    ids = [question.id for question in dataset.questions]
-    said = dict(zip(ids, decoded.predictions(threshold)))
-    scored = score_squad2(dataset.questions, said)  # as `laconic score` does, for 1.1 too
-    facts = {**scored.summary(), "interval": _intervals(scored.exact, scored.f1)}
-    if dataset.version == "1.1":  # every question has an answer: there is no silence to judge
+def _scores(dataset: Dataset, decoded: Decoded, threshold: float | None) -> dict[str, Any]:
+    scored, summary = span_quality(dataset, decoded, threshold)
+    facts = {**summary, "interval": _intervals(scored.exact, scored.f1)}
+    if dataset.version == "1.1":
         return facts
-    margins = decoded.finite_margins()
-    spoken = dict(zip(ids, decoded.predictions(np.inf)))
-    always = score_squad2(dataset.questions, spoken)
-    best = best_thresholds(always, spoken, dict(zip(ids, margins)))
-    calibration = fit_calibration(np.array(margins), ~scored.has_answer)
-    silence = calibration.probability(np.array(margins))
+    margins = np.array(decoded.finite_margins())
+    calibration = fit_calibration(margins, ~scored.has_answer)
+    silence = calibration.probability(margins)
     coverage, risk = risk_coverage(np.maximum(silence, 1 - silence), scored.f1)
     return {
         **facts,
-        **best,
-        "threshold": threshold if math.isfinite(threshold) else None,
         "calibration": {
             "temperature": calibration.temperature,
             "expected_calibration_error": expected_calibration_error(silence, ~scored.has_answer),

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from laconic.encoder import LayerShape, Shape, open_checkpoint, read_shape
+from laconic.encoder.checkpoint import Checkpoint, Tensor
 from laconic.encoder.families import family_of
 
 BYTES = {"F64": 8, "I64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
@@ -25,12 +26,13 @@ def inspect(
 ) -> None:
     """Show an encoder's sizes per layer, its parameters by part, FLOPs and bytes. No weight is read.
 
-    A shape file counts embeddings and layers only; a model counts its pooler and head too.
+    A shape file counts embeddings and layers only; a model counts its pooler, head, adapters and LoRA too.
     """
     path = Path(model)
     facts = _of_shape_file(path) if path.is_file() else _of_model(model)
     shape: Shape = facts.pop("shape")
-    facts["flops"] = {"length": length, "per_token": shape.flops(length), "per_window": length * shape.flops(length)}
+    flops = shape.flops(length) + facts.pop("inserted_flops", 0)
+    facts["flops"] = {"length": length, "per_token": flops, "per_window": length * flops}
     facts["layers"] = [asdict(layer) for layer in shape.layers]
     if as_json:
         print(json.dumps(facts, indent=2))
@@ -47,13 +49,44 @@ def _of_shape_file(path: Path) -> dict[str, Any]:
 def _of_model(model: str) -> dict[str, Any]:
     checkpoint = open_checkpoint(model)
     parts = checkpoint.shape.parameters()
-    for part in ("pooler", "head"):
-        size = sum(tensor.size for name, tensor in checkpoint.tensors.items() if name.startswith(f"{part}."))
-        if size:
-            parts[part] = size
+    if checkpoint.pooler:
+        parts["pooler"] = (checkpoint.shape.hidden + 1) * checkpoint.shape.hidden
+    if checkpoint.head:
+        parts["head"] = sum(tensor.size for name, tensor in checkpoint.tensors.items() if name.startswith("head."))
+    inserted = checkpoint.inserted()
+    parts.update({kind: sum(tensor.size for tensor in tensors) for kind, tensors in inserted.items()})
     stored = sum(tensor.size * BYTES.get(tensor.dtype, 4) for tensor in checkpoint.tensors.values())
     facts = _facts(checkpoint.family.name, checkpoint.shape, parts, stored)
-    return {**facts, "head": checkpoint.head, "unused": list(checkpoint.unused)}
+    return {
+        **facts,
+        "head": checkpoint.head,
+        "tuning": checkpoint.tuning,
+        "base": _base(checkpoint),
+        "unused": list(checkpoint.unused),
+        "inserted_flops": _inserted_flops(checkpoint.shape, inserted),
+    }
+
+
+def _base(checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Of a delta: its base, whether that is there, and how many parameters and bytes the delta itself holds."""
+    if checkpoint.base is None:
+        return None
+    own = checkpoint.own.values()
+    return {
+        "source": checkpoint.base.source,
+        "sha256": checkpoint.base.sha256,
+        "found": checkpoint.below is not None,
+        "delta": {
+            "parameters": sum(tensor.size for tensor in own),
+            "bytes": sum(path.stat().st_size for path in checkpoint.files.weights),
+        },
+    }
+
+
+def _inserted_flops(shape: Shape, inserted: dict[str, list[Tensor]]) -> int:
+    """Operations a token of adapters and LoRA: 2 a weight of each matrix, each time that its layer is run."""
+    weights = sum(tensor.size for tensors in inserted.values() for tensor in tensors if len(tensor.shape) == 2)
+    return 2 * weights * len(shape.layers) // len(shape.stored_layers)
 
 
 def _facts(family: str, shape: Shape, parts: dict[str, int], stored: int | None) -> dict[str, Any]:
@@ -97,8 +130,26 @@ def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> 
     amounts = ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in facts["bytes"].items() if size)
     console.print(f"  bytes: {amounts}", highlight=False)
     console.print(f"  {facts['flops']['per_window'] / 1e9:,.2f} GFLOPs a window of {length} tokens", highlight=False)
+    _show_tuning(console, facts)
     if facts.get("unused"):
         console.print(f"  not used by Laconic: {', '.join(facts['unused'][:4])}" + (" …" * (len(facts["unused"]) > 4)))
+
+
+def _show_tuning(console: Console, facts: dict[str, Any]) -> None:
+    tuning, base = facts.get("tuning"), facts.get("base")
+    if tuning:
+        settings = ", ".join(f"{key} {value}" for key, value in tuning.items() if key != "kind")
+        shown = f"{tuning.get('kind')} ({settings})" if settings else tuning.get("kind")
+        console.print(f"  tuning: {shown}", highlight=False, markup=False)
+    if base:
+        parameters, size = base["delta"]["parameters"], base["delta"]["bytes"]
+        found = "" if base["found"] else ", which is not there"
+        console.print(
+            f"  a delta of {parameters:,} parameters, {size / 1e6:,.1f} MB, on the base {base['source']} "
+            f"(sha256 {base['sha256'][:12]}…){found}",
+            highlight=False,
+            markup=False,
+        )
 
 
 def _runs(layers: tuple[LayerShape, ...]) -> list[tuple[str, LayerShape]]:

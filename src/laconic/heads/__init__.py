@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from laconic.errors import LaconicError
+from laconic.heads.cacnn import ContextCNN
 from laconic.heads.head import Head
 from laconic.heads.linear import ClassHead, SpanHead
 
-__all__ = ["KINDS", "ClassHead", "Head", "SpanHead", "build_head"]
+__all__ = ["KINDS", "ClassHead", "ContextCNN", "Head", "SpanHead", "build_head"]
 
-KINDS: dict[str, Callable[..., Head]] = {"span": SpanHead, "class": ClassHead}
+KINDS: dict[str, Callable[..., Head]] = {"span": SpanHead, "class": ClassHead, "cacnn": ContextCNN}
 
 
 def build_head(value: dict[str, Any], hidden: int) -> Head:
@@ -26,4 +27,5 @@ def build_head(value: dict[str, Any], hidden: int) -> Head:
     try:
         return KINDS[kind](hidden, **settings)
     except TypeError as error:  # a setting that this kind does not have, or lacks
-        raise LaconicError(f"head: {kind} cannot be made of {settings} ({str(error).partition('() ')[2]})") from None
+        reason = str(error).partition("() ")[2] or error
+        raise LaconicError(f"head: {kind} cannot be made of {settings} ({reason})") from None

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from laconic.errors import LaconicError
 from laconic.heads.head import Task
 from laconic.text.packed import Packed
 
@@ -54,6 +55,8 @@ class ClassHead(nn.Module):
 
     def __init__(self, hidden: int, labels: int, activation: str | None = None, *, pooled: bool = False) -> None:
         super().__init__()
+        if activation is not None and activation not in ACTIVATIONS:
+            raise LaconicError(f"head: activation {activation!r} is unknown; one of {', '.join(ACTIVATIONS)} is wanted")
         self.dense = nn.Linear(hidden, hidden) if activation else None
         self.linear = nn.Linear(hidden, labels)
         self.activation = activation

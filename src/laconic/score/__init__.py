@@ -3,6 +3,7 @@
 from laconic.score.compare import Comparison, Interval, bootstrap, compare
 from laconic.score.cost import Cost, file_bytes, hardware, peak_memory
 from laconic.score.glue import glue_score
+from laconic.score.quality import default_threshold, span_quality
 from laconic.score.squad import (
     Gold,
     Scored,
@@ -23,6 +24,7 @@ __all__ = [
     "best_thresholds",
     "bootstrap",
     "compare",
+    "default_threshold",
     "file_bytes",
     "glue_score",
     "hardware",
@@ -30,4 +32,5 @@ __all__ = [
     "peak_memory",
     "score_squad1",
     "score_squad2",
+    "span_quality",
 ]

@@ -19,23 +19,34 @@ NOBODY = -1
 
 
 class Batches:
-    """Shuffled batches of window indices for training.
+    """Shuffled batches of window indices for training, of at most `budget` tokens or of `windows` windows each.
 
-    - every window is in exactly one batch of an epoch; no batch has more tokens than `budget`
+    - every window is in exactly one batch of an epoch; no batch has more tokens than `budget`, or more than `windows`
     - tokens of two batches of an epoch differ by at most the longest window, their windows by at most one
     - `batch(epoch, index)` depends on (lengths, budget, seed, epoch, index) and on nothing drawn before, so a
       run resumes at any batch. It is the same on every machine and numpy: only the raw bits of PCG64 are
       used, which numpy promises to keep.
     """
 
-    def __init__(self, lengths: Sequence[int] | np.ndarray, budget: int, seed: int = 0) -> None:
-        """Plan batches for windows of `lengths` (n,) tokens, with at most `budget` tokens each."""
+    def __init__(
+        self,
+        lengths: Sequence[int] | np.ndarray,
+        budget: int | None = None,
+        seed: int = 0,
+        *,
+        windows: int | None = None,
+    ) -> None:
+        """Plan batches for windows of `lengths` (n,) tokens: with a token budget, or a number of windows, each."""
         if seed < 0:
             raise LaconicError(f"seed is {seed}; it must not be negative")
+        if (budget is None) == (windows is None):
+            raise LaconicError("a batch is bounded by a budget of tokens or by a number of windows: give one of them")
         self.lengths = _checked(lengths, budget)
-        self.budget = budget
         self.seed = seed
-        self._count = _fewest(np.sort(self.lengths)[::-1], budget)
+        if windows is not None and windows < 1:
+            raise LaconicError(f"windows is {windows}; a batch has at least one")
+        falling = np.sort(self.lengths)[::-1]
+        self._count = -(-len(falling) // windows) if windows else _fewest(falling, budget or 0)
         self._epoch = NOBODY
         self._table = np.zeros((0, 0), np.int64)
 
@@ -73,11 +84,11 @@ def by_length(lengths: Sequence[int] | np.ndarray, budget: int) -> list[np.ndarr
     return batches
 
 
-def _checked(lengths: Sequence[int] | np.ndarray, budget: int) -> np.ndarray:
+def _checked(lengths: Sequence[int] | np.ndarray, budget: int | None) -> np.ndarray:
     sizes = np.asarray(lengths, dtype=np.int64)
     if len(sizes) and int(sizes.min()) < 1:
         raise LaconicError(f"window {int(sizes.argmin())} has no tokens")
-    if len(sizes) and int(sizes.max()) > budget:
+    if budget is not None and len(sizes) and int(sizes.max()) > budget:
         worst = int(sizes.argmax())
         raise LaconicError(
             f"window {worst} has {sizes[worst]} tokens, more than the budget of {budget}; raise the budget"

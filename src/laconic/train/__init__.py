@@ -1,0 +1,22 @@
+"""Training: recipes, the loop, runs that can be interrupted. Needs `laconic[train]`.
+
+recipe = read_recipe("recipe.toml", ["optimisation.rate=1e-4"])
+train(recipe, "runs/first")
+"""
+
+from laconic.train.build import Prepared, build_model, prepare
+from laconic.train.log import Status
+from laconic.train.recipe import Recipe, make_recipe, read_recipe
+from laconic.train.run import Interrupted, train
+
+__all__ = [
+    "Interrupted",
+    "Prepared",
+    "Recipe",
+    "Status",
+    "build_model",
+    "make_recipe",
+    "prepare",
+    "read_recipe",
+    "train",
+]

@@ -1,0 +1,141 @@
+"""Checkpoints: what a run needs to go on exactly where it stopped, written whole or not at all, without pickle.
+
+RUN/checkpoints/step-00000120/state.safetensors   what learns, and AdamW's two moments of it
+RUN/checkpoints/step-00000120/state.json          the number of the step, seconds so far, threads, processes
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from laconic.errors import LaconicError
+from laconic.files import atomic_folder, read_json, write_json
+from laconic.train.loop import Loop
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
+    """Write the state of a loop and remove older checkpoints. A full disk leaves the last good one."""
+    tensors = {f"model.{name}": value.detach() for name, value in _learning(loop)}
+    for name, value in _learning(loop):
+        for moment in MOMENTS if value in loop.optimiser.state else ():
+            tensors[f"{moment}.{name}"] = loop.optimiser.state[value][moment]
+    folder = run / "checkpoints" / f"step-{loop.step:08d}"
+    state = {"step": loop.step, "windows": loop.windows, **environment(loop), **facts}
+    with atomic_folder(folder) as part:
+        save_tensors(tensors | {"loss_sum": loop.loss_sum}, part / "state.safetensors")
+        write_json(part / "state.json", {**state, "loss_steps": loop.loss_steps})
+        for path in (*part.iterdir(), part):
+            _to_disk(path)
+    for old in _complete(run):
+        if old != folder:
+            shutil.rmtree(old)
+
+
+def read_checkpoint(run: Path, loop: Loop, identity: dict[str, str]) -> dict[str, Any]:
+    """Bring a loop to the latest checkpoint of a run, if there is one. Returns the facts kept with it, else {}.
+
+    identity: what must be the same as when the checkpoint was written, such as the hash of the data
+    """
+    found = _complete(run)
+    if not found:
+        return {}
+    state: dict[str, Any] = read_json(found[-1] / "state.json")
+    _check_environment(found[-1], state, environment(loop))
+    changed = [key for key in identity if state.get(key) != identity[key]]
+    if changed:
+        raise LaconicError(f"{found[-1]}: the {changed[0]} has changed since it was written; use another --out")
+    tensors = _load(found[-1] / "state.safetensors", loop)
+    for name, value in _learning(loop):
+        with torch.no_grad():
+            value.copy_(tensors[f"model.{name}"])
+        if f"{MOMENTS[0]}.{name}" in tensors:  # none for a weight that no gradient has reached yet
+            moments = {moment: tensors[f"{moment}.{name}"].clone() for moment in MOMENTS}
+            steps = torch.tensor(float(state["step"]), device=value.device)
+            loop.optimiser.state[value] = {"step": steps, **moments}
+    loop.step, loop.windows = state["step"], state["windows"]
+    loop.loss_sum.copy_(tensors["loss_sum"] if loop.accelerator.is_main_process else torch.zeros(()))
+    loop.loss_steps = state["loss_steps"]
+    return state
+
+
+def environment(loop: Loop) -> dict[str, Any]:
+    """What the last bit of a result depends on, beside recipe and data."""
+    device = loop.accelerator.device.type
+    return {
+        "device": device,
+        "processes": loop.accelerator.num_processes,
+        "threads": torch.get_num_threads() if device == "cpu" else None,
+    }
+
+
+def remove_checkpoints(run: Path) -> None:
+    """Remove all checkpoints: the run has ended."""
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+
+
+def sweep(run: Path) -> None:
+    """Remove what a killed process left half-written."""
+    for folder in (run, run / "checkpoints", run / "snapshots"):
+        for path in [*folder.glob(".*.part"), *folder.glob(".*.old")]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors; a full disk is an `OSError` that names the file."""
+    try:
+        save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(None, f"cannot be written ({error})", str(path)) from None
+
+
+def _learning(loop: Loop) -> list[tuple[str, torch.nn.Parameter]]:
+    return [(name, value) for name, value in loop.model.named_parameters() if value.requires_grad]
+
+
+def _complete(run: Path) -> list[Path]:
+    """Checkpoints that were written to the end, the latest last."""
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def _load(path: Path, loop: Loop) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = load_file(path, device=str(loop.accelerator.device))
+    except (SafetensorError, FileNotFoundError) as error:
+        raise LaconicError(f"{path}: damaged ({error}); remove {path.parent} to go on without it") from None
+    wanted = {f"model.{name}": value.shape for name, value in _learning(loop)}
+    for name, shape in wanted.items():
+        if name not in tensors or tensors[name].shape != shape:
+            raise LaconicError(f"{path}: has no {name} of shape {tuple(shape)}: it belongs to another model")
+    return tensors
+
+
+def _check_environment(path: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
+    hints = {
+        "threads": "set OMP_NUM_THREADS={} for the same result",
+        "processes": "launch {} process(es)",
+        "device": "run it on {}",
+    }
+    for key, value in now.items():
+        if then.get(key) != value:
+            raise LaconicError(
+                f"{path}: was written with {key} = {then.get(key)}, and this run has {value}, so it cannot go on "
+                f"exactly: {hints[key].format(then.get(key))}, or begin anew with another --out"
+            )
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,75 @@
+"""What keeps a run safe: signals become a flag, one process a folder, and CPU results that repeat to the bit."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from laconic.errors import LaconicError
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """While it is entered, SIGTERM and SIGINT set `signal` instead of ending the process; a second one ends it."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
+            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.signal = number
+        signal.signal(number, self._before[number])
+
+
+@contextmanager
+def only_one(run: Path) -> Iterator[None]:
+    """Hold the lock of a run folder; the system lets go of it when the process ends, however it ends."""
+    if run.exists() and not run.is_dir():
+        raise LaconicError(f"{run}: is a file; choose another --out")
+    run.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with (run / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LaconicError(
+                f"{run}: another process is training there; wait for it, or choose another --out"
+            ) from None
+        yield
+
+
+@contextmanager
+def exact_on_cpu(device: torch.device) -> Iterator[None]:
+    """On the CPU, sums in a fixed order: torch otherwise adds the gradients of a gather in the order of threads."""
+    guard: Any = torch.utils.deterministic  # by default it also fills fresh memory, which costs a pass over it
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fill = guard.fill_uninitialized_memory
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        guard.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        guard.fill_uninitialized_memory = fill

@@ -1,0 +1,178 @@
+"""`Recipe`: what a training run is made of, from a TOML file and `key=value` words of the command line.
+
+    model = "bert-base-cased"
+    [data]
+    train = "rajpurkar/squad_v2:train"
+    evaluate = "rajpurkar/squad_v2"
+    [tuning]
+    kind = "adapters"
+    size = 64
+    [optimisation]
+    rate = 3e-4
+
+Every key has a default but `model` and `data.train`. An unknown key is an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from laconic.errors import LaconicError
+from laconic.train.tables import dump_toml, fill
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which questions, and how they become windows.
+
+    train: files or hub datasets (`name:split`), one or a list; evaluate: one, or "" for none
+    fraction: of the training questions, drawn by the seed; a smaller fraction is a part of a larger one
+    max_length, step, question_limit: of the windows, as in `laconic.text.make_windows`
+    """
+
+    train: tuple[str, ...]
+    evaluate: str = ""
+    fraction: float = 1.0
+    max_length: int = 384
+    step: int = 128
+    question_limit: int = 64
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """How the weights learn.
+
+    epochs: may be a fraction; rate: the highest learning rate
+    tokens, windows: how large a step is, by one of the two (8,192 tokens if neither is given), over all processes
+    accumulate: into how many parts a step is split, to fit the memory; the result stays the same
+    schedule: after the warm-up, a `warmup` part of all steps, the rate falls in a line to 0, stays, or follows half a
+    cosine to 0, begun anew `restarts` times
+    decay: weight decay, not on norms and biases; clip: the largest norm of all gradients, 0 for no limit
+    dropout: of the encoder, by default the model's own; precision: "auto" is bf16 where the GPU has it, else fp32
+    compile: each layer through torch.compile, on CUDA
+    """
+
+    epochs: float = 3.0
+    rate: float = 3e-5
+    tokens: int | None = None
+    windows: int | None = None
+    accumulate: int = 1
+    schedule: Literal["linear", "constant", "cosine"] = "linear"
+    restarts: int = 0
+    warmup: float = 0.1
+    decay: float = 0.01
+    clip: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    dropout: float | None = None
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    compile: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When to look: at which epochs, fractions too, to evaluate and to save a model; the end is always both."""
+
+    at: tuple[float, ...] = ()
+    snapshots: tuple[float, ...] = ()
+    max_answer_tokens: int = 30
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """How often to write a checkpoint to go on from; 0 is after every step."""
+
+    seconds: float = 300.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training run, described whole. `tuning` and `head` are tables of `laconic.tune` and `laconic.heads`."""
+
+    model: str
+    data: Data
+    seed: int = 0
+    tuning: dict[str, Any] = field(default_factory=lambda: {"kind": "full"})
+    head: dict[str, Any] = field(default_factory=lambda: {"kind": "span"})
+    optimisation: Optimisation = Optimisation()
+    evaluation: Evaluation = Evaluation()
+    checkpoints: Checkpoints = Checkpoints()
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can be made of."""
+        o, d = self.optimisation, self.data
+        _check(bool(d.train), "data.train", d.train, "name at least one file or hub dataset")
+        _check(0 < d.fraction <= 1, "data.fraction", d.fraction, "above 0, at most 1")
+        _check(self.seed >= 0, "seed", self.seed, "not negative")
+        _check(o.epochs > 0, "optimisation.epochs", o.epochs, "above 0")
+        _check(o.rate > 0, "optimisation.rate", o.rate, "above 0")
+        _check(o.tokens is None or o.windows is None, "optimisation.tokens", o.tokens, "given, or windows: not both")
+        _check((o.tokens or 1) > 0 and (o.windows or 1) > 0, "optimisation.tokens, windows", o.tokens, "above 0")
+        _check(o.accumulate > 0, "optimisation.accumulate", o.accumulate, "at least 1")
+        _check(0 <= o.warmup < 1, "optimisation.warmup", o.warmup, "a part of all steps: at least 0, below 1")
+        _check(o.restarts == 0 or o.schedule == "cosine", "optimisation.restarts", o.restarts, "0 but for cosine")
+        _check(o.restarts >= 0 and o.clip >= 0 and o.decay >= 0, "restarts, clip, decay", o.clip, "not negative")
+        _check(0 <= (o.dropout or 0) < 1, "optimisation.dropout", o.dropout, "at least 0, below 1")
+        for at in (*self.evaluation.at, *self.evaluation.snapshots):
+            _check(0 < at <= o.epochs, "evaluation.at, snapshots", at, f"above 0, at most {o.epochs:g} epochs")
+
+    def to_toml(self) -> str:
+        """The recipe with all defaults written out; reads back as the same recipe."""
+        return dump_toml(asdict(self))
+
+    def differences(self, other: Recipe) -> list[str]:
+        """The keys in which two recipes differ, each with both values."""
+        mine, theirs = _flat(asdict(self)), _flat(asdict(other))
+        keys = [*mine, *(key for key in theirs if key not in mine)]
+        return [f"{k}: {mine.get(k)!r}, {theirs.get(k)!r}" for k in keys if mine.get(k) != theirs.get(k)]
+
+
+def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, with words like `optimisation.rate=1e-4` laid over it."""
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise LaconicError(f"{path}: no such recipe") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LaconicError(f"{path}: not valid TOML ({error})") from None
+    for word in words:
+        _override(table, word)
+    return make_recipe(table, str(path))
+
+
+def make_recipe(table: Mapping[str, Any], where: str = "recipe") -> Recipe:
+    """A recipe from a table of tables."""
+    return fill(Recipe, table, where)
+
+
+def _override(table: dict[str, Any], word: str) -> None:
+    key, equals, text = word.partition("=")
+    if not equals:
+        raise LaconicError(f"{word!r}: an override is written key=value, such as optimisation.rate=1e-4")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a word that needs no quotes: a path, a hub id
+    *path, last = key.split(".")
+    for name in path:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise LaconicError(f"{word!r}: {name} is not a table")
+    table[last] = value
+
+
+def _check(good: bool, key: str, value: Any, wanted: str) -> None:
+    if not good:
+        raise LaconicError(f"recipe: {key} is {value!r}; it must be {wanted}")
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value})
+    return found
