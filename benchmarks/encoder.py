@@ -31,13 +31,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from laconic.encoder import Encoder, LayerShape, Shape
 from laconic.heads import SpanHead
 from laconic.score import hardware
 from laconic.text.packed import Packed, pack
+from laconic.train.spans import span_loss
 
 # Every 5th percentile of the window lengths of a third of SQuAD's train set (step 128, question ≤ 64).
 LENGTHS = (36, 75, 94, 108, 117, 125, 131, 137, 144, 151, 158, 166, 174, 182, 192, 203, 217, 236, 262, 300, 384)
@@ -45,6 +45,7 @@ LONGEST = 384
 SHAPES = {
     "base": Shape.uniform(layers=12, hidden=768, heads=12),
     "large": Shape.uniform(layers=24, hidden=1024, heads=16),
+    "minilm": Shape.uniform(layers=12, hidden=384, heads=12),
     "tiny": Shape.uniform(layers=2, hidden=128, heads=2),
 }
 OPTBERT_F = (2022, 2222, 2344, 2478, 2576, 2530, 2638, 2660, 2748, 2792, 2852, 2974)
@@ -83,20 +84,6 @@ def packed_batches(count: int, windows: int, device: str, seed: int = 0) -> list
         batch = pack(ids, types).map(lambda a: torch.from_numpy(np.ascontiguousarray(a)).to(device))
         batches.append((batch, torch.from_numpy(answers).to(device)))
     return batches
-
-
-def span_loss(start: Tensor, end: Tensor, packed: Packed[Tensor], answers: Tensor) -> Tensor:
-    """Mean of the two cross-entropies, each over the tokens of a window."""
-    total = torch.zeros((), device=start.device)
-    windows = len(packed.lengths)
-    window = torch.repeat_interleave(
-        torch.arange(windows, device=start.device), packed.starts.diff(), output_size=packed.tokens
-    )
-    for logits, answer in ((start, answers[:, 0]), (end, answers[:, 1])):
-        table = logits.new_full((windows, packed.longest), float("-inf"), dtype=torch.float32)
-        table = table.index_put((window, packed.positions.long()), logits.float())
-        total = total + F.cross_entropy(table, answer) / 2
-    return total
 
 
 class PackedModel(nn.Module):
@@ -139,7 +126,7 @@ def laconic_contenders(
         packed, answers = next(data)
         with autocast(device, pure):
             start, end = model.train()(packed)
-        finish(model, optimiser, span_loss(start, end, packed, answers))
+        finish(model, optimiser, span_loss(start, end, packed, answers) / windows)
 
     @torch.inference_mode()
     def infer() -> Tensor:

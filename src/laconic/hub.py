@@ -20,14 +20,24 @@ TOKENIZER_FILES = (
     "spiece.model",
 )
 DESCRIPTIONS = ("laconic.json", "config.json")
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+DELTA = "delta.safetensors"  # only what was trained; laconic.json names the base that the rest comes from
+WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    DELTA,
+)
 
 Fetch = Callable[[str], Path | None]
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model's files on this machine: its description (laconic.json or config.json), weights and tokenizer."""
+    """A model's files on this machine: its description (laconic.json or config.json), weights and tokenizer.
+
+    The weights of a delta folder are its delta alone, not those of its base.
+    """
 
     source: str
     description: Path

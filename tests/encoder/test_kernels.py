@@ -54,6 +54,21 @@ def seeded(function, *arguments):
     return result, seed_for(result, 0.5)
 
 
+@pytest.mark.parametrize(("rows", "width"), [(1, 8), (37, 50), (5, 3000)])
+def test_bias_and_dropout(rows, width):
+    from laconic.encoder.kernels.bias_dropout import bias_dropout
+
+    x, bias = draw(rows, width), draw(width, dtype=torch.float32)
+    found, seed = seeded(bias_dropout, x, bias, 0.25)
+    mask = mask_of(seed, torch.arange(rows, device=GPU)[:, None], torch.arange(width, device=GPU), 0.25)
+    expected = (x.double() + bias.double()) * mask
+    close(found, expected)
+    weight = torch.randn(rows, width, device=GPU)
+    gradients = torch.autograd.grad((found * weight).sum(), (x, bias))
+    for gradient, truth in zip(gradients, torch.autograd.grad((expected * weight).sum(), (x, bias))):
+        close(gradient, truth, 2.0)
+
+
 @pytest.mark.parametrize("p", [0.0, 0.25])
 @pytest.mark.parametrize(
     ("rows", "width"),

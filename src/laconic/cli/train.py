@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ def train(
     """Train a reader by a recipe. Interrupted at any moment, the same command goes on where it stopped."""
     try:
         from laconic import train as room
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise LaconicError(f"training needs {error.name}: pip install 'laconic[train]'") from None
     made = room.read_recipe(recipe, words or [])
     run = out or Path("runs") / Path(recipe).stem
@@ -59,7 +60,7 @@ def train(
 def _watch() -> Iterator[Tell]:
     """A live line on a terminal; elsewhere a plain line every half minute and for each evaluation."""
     console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
+    if not console.is_terminal or os.environ.get("RANK", "0") != "0":  # of several processes one has something to tell
         last = time.monotonic()
 
         def plain(news: Status | str) -> None:

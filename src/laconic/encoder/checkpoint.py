@@ -1,14 +1,14 @@
 """`Checkpoint`: what a model's files hold, read from their headers alone, without torch and without the weights.
 
-A Hugging Face checkpoint and a Laconic model folder look the same from here on: a family, a shape, a style, and
-tensors under Laconic's names.
+A Hugging Face checkpoint, a Laconic model folder and a delta folder look the same from here on: a family, a shape, a
+style, and tensors under Laconic's names. A delta folder holds what was trained and names the base that has the rest.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from laconic.encoder.shape import Shape
 from laconic.encoder.style import Style
 from laconic.errors import LaconicError
 from laconic.files import read_json
-from laconic.hub import ModelFiles, find_model
+from laconic.hub import DELTA, ModelFiles, find_model
 
 FORMAT = 1
+INSERTED = {"adapters": "_adapter.", "lora": ".lora_"}  # what the names of tensors between a shape's own have in them
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,26 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Base:
+    """The model that a tuned one stands on.
+
+    source: its hub id or folder; sha256: of its weights, by `laconic.tune.weights_hash`
+    pooler: whether the tuned model's pooler is the base's own
+    """
+
+    source: str
+    sha256: str
+    pooler: bool = False
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A model on disk, described.
 
-    tensors: by Laconic's names; unused: names in the files that no part of the model takes
+    tensors: by Laconic's names, for a delta those of its base too; unused: names in the files that no part takes
     head: what `laconic.heads.build_head` needs, or None; config: the Hugging Face config it came with, if any
+    tuning: what `laconic.tune.build_tuning` needs, or None
+    base: what a delta says of its base; below: the base itself, or None with `trouble`, a line that says why
     """
 
     files: ModelFiles
@@ -54,23 +70,50 @@ class Checkpoint:
     unused: tuple[str, ...]
     head: dict[str, Any] | None
     config: dict[str, Any] | None
+    tuning: dict[str, Any] | None = None
+    base: Base | None = None
+    below: Checkpoint | None = None
+    trouble: str = ""
+
+    @property
+    def own(self) -> dict[str, Tensor]:
+        """The tensors that lie in this model's own files, and not in its base's."""
+        return {name: tensor for name, tensor in self.tensors.items() if tensor.file in self.files.weights}
+
+    def inserted(self) -> dict[str, list[Tensor]]:
+        """The tensors that tuning put between the shape's own, by kind."""
+        found = {
+            kind: [tensor for name, tensor in self.tensors.items() if name.startswith("encoder.") and mark in name]
+            for kind, mark in INSERTED.items()
+        }
+        return {kind: tensors for kind, tensors in found.items() if tensors}
 
     @property
     def pooler(self) -> bool:
-        """Whether there is a pooler."""
-        return "pooler.weight" in self.tensors
+        """Whether there is a pooler, here or in the base."""
+        return "pooler.weight" in self.tensors or (self.base is not None and self.base.pooler)
 
 
-def open_checkpoint(source: str | Path) -> Checkpoint:
-    """Describe the model in a folder or under a hub id."""
+def open_checkpoint(source: str | Path, *, base: str | Path | None = None) -> Checkpoint:
+    """Describe the model in a folder or under a hub id. base: where the base of a delta lies now, if it was moved."""
+    return _open(source, base, above=())
+
+
+def _open(source: str | Path, base: str | Path | None, above: tuple[Path, ...]) -> Checkpoint:
     files = find_model(source)
+    here = files.description.resolve()
+    if here in above:
+        raise LaconicError(f"{source}: it would be its own base")
     description = read_json(files.description)
     if not isinstance(description, dict):
         raise LaconicError(f"{files.description}: not a JSON object")
     tensors = {tensor.name: tensor for path in files.weights for tensor in _header(path)}
-    if files.description.name == "laconic.json":
-        return _laconic(files, description, tensors)
-    return _hugging_face(files, description, tensors)
+    if files.description.name != "laconic.json":
+        return _hugging_face(files, description, tensors)
+    checkpoint = _laconic(files, description, tensors)
+    if files.weights[0].name != DELTA:
+        return checkpoint
+    return _on_its_base(checkpoint, description, base, (*above, here))
 
 
 def _laconic(files: ModelFiles, value: dict[str, Any], tensors: dict[str, Tensor]) -> Checkpoint:
@@ -82,6 +125,9 @@ def _laconic(files: ModelFiles, value: dict[str, Any], tensors: dict[str, Tensor
     for key in ("family", "shape", "style"):
         if key not in value:
             raise LaconicError(f"{path}: {key} is missing")
+    tuning = value.get("tuning")
+    if tuning is not None and not isinstance(tuning, dict):
+        raise LaconicError(f"{path}: tuning is {tuning!r}; it must be an object with a kind")
     return Checkpoint(
         files,
         family_of(value["family"], path),
@@ -91,7 +137,42 @@ def _laconic(files: ModelFiles, value: dict[str, Any], tensors: dict[str, Tensor
         unused=(),
         head=value.get("head"),
         config=value.get("config"),
+        tuning=tuning,
     )
+
+
+def _on_its_base(
+    delta: Checkpoint, value: dict[str, Any], moved: str | Path | None, above: tuple[Path, ...]
+) -> Checkpoint:
+    """A delta with the tensors of its base below its own, as far as the base can be opened."""
+    path = delta.files.description
+    named = value.get("base")
+    if not isinstance(named, dict) or not all(isinstance(named.get(key), str) for key in ("source", "sha256")):
+        raise LaconicError(f"{path}: base is {named!r}; a delta needs an object with source and sha256")
+    if delta.tuning is None:
+        raise LaconicError(f"{path}: tuning is missing, which a delta needs")
+    source = place(moved or named["source"])
+    pooler = bool(value.get("pooler")) and "pooler.weight" not in delta.tensors
+    delta = replace(delta, base=Base(source, named["sha256"], pooler))
+    try:
+        below = _open(source, None, above)
+        if below.trouble:
+            raise LaconicError(f"its own base: {below.trouble}")
+    except LaconicError as error:
+        return replace(delta, trouble=str(error))
+    return replace(on_base(delta, below.tensors), below=below)
+
+
+def place(source: str | Path) -> str:
+    """How a base is named: a folder by its absolute path, a hub id as it is."""
+    return str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+
+
+def on_base(delta: Checkpoint, tensors: Mapping[str, Tensor]) -> Checkpoint:
+    """A delta with the tensors of its base below its own: all but a head, and a pooler only if the delta takes it."""
+    left_out = ("head.",) if delta.base is not None and delta.base.pooler else ("head.", "pooler.")
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith(left_out)}
+    return replace(delta, tensors={**kept, **delta.tensors})
 
 
 def _hugging_face(files: ModelFiles, config: dict[str, Any], tensors: dict[str, Tensor]) -> Checkpoint:

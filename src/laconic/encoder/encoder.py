@@ -10,6 +10,7 @@ A pruned, a tied and a plain encoder are the same class: they differ in their `S
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from laconic.encoder.attention import Attention, Plan, make_plan
 from laconic.encoder.shape import LayerShape, Shape
-from laconic.encoder.steps import check_activation, linear_activate, linear_add_norm
+from laconic.encoder.steps import check_activation, layer_norm, linear_activate, linear_add_norm
 from laconic.encoder.style import Style
 from laconic.errors import LaconicError
 from laconic.text.packed import Packed
@@ -41,7 +42,7 @@ class Embeddings(nn.Module):
         x = self.words(packed.ids) + self.positions(packed.positions + self.style.first_position)
         if self.types is not None:
             x = x + self.types(packed.types)
-        x = F.dropout(self.norm(x), self.style.dropout, self.training)
+        x = F.dropout(layer_norm(self.norm, x), self.style.dropout, self.training)
         return self.projection(x)  # type: ignore[no-any-return]
 
 
@@ -55,8 +56,8 @@ class Layer(nn.Module):
         self.up = nn.Linear(hidden, shape.ffn)
         self.down = nn.Linear(shape.ffn, hidden)
         self.ffn_norm = nn.LayerNorm(hidden, style.eps)
-        self.attention_adapter: nn.Module | None = None  # `laconic.tune` may put a module here: (T, h) → (T, h)
-        self.ffn_adapter: nn.Module | None = None
+        self.attention_adapter: Any = None  # `laconic.tune` may put a `Between` here
+        self.ffn_adapter: Any = None
         self.style = style
 
     def forward(self, x: Tensor, plan: Plan) -> Tensor:

@@ -1,7 +1,7 @@
 """`Model`: an encoder with what stands on it, loaded from and saved to folders.
 
 model = load("bert-base-uncased")          # a hub id, a Hugging Face folder or a Laconic folder
-save(model, "folder")                      # a Laconic folder, any shape
+save(model, "folder")                      # a Laconic folder, any shape; of a tuned model only what was trained
 save_hugging_face(model, "folder")         # where transformers has a class for the shape
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,13 +20,18 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from laconic._version import __version__
-from laconic.encoder.checkpoint import FORMAT, Checkpoint, open_checkpoint, read_bin
+from laconic.encoder.checkpoint import FORMAT, Base, Checkpoint, open_checkpoint, read_bin
+from laconic.encoder.checkpoint import Tensor as Stored
 from laconic.encoder.encoder import Encoder
 from laconic.encoder.families import family_of
 from laconic.errors import LaconicError
 from laconic.files import atomic_folder, write_json
 from laconic.heads import Head, build_head
+from laconic.hub import DELTA
 from laconic.text.packed import Packed
+
+if TYPE_CHECKING:
+    from laconic.tune import Tuning
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,11 @@ class Origin:
 
 
 class Model(nn.Module):
-    """An encoder, perhaps its family's pooler (dense h → h and tanh on the first token), perhaps a head."""
+    """An encoder, perhaps its family's pooler (dense h → h and tanh on the first token), perhaps a head.
+
+    tuning and base are set by `laconic.tune.apply` and by `load`: how the model learns or learned, and on what; base
+    is None where the model stands for itself and is saved whole.
+    """
 
     def __init__(
         self,
@@ -56,6 +66,8 @@ class Model(nn.Module):
         self.pooler = nn.Linear(encoder.shape.hidden, encoder.shape.hidden) if pooler else None
         self.head: Any = head  # a `Head`, or None
         self.origin = origin or Origin()
+        self.tuning: Tuning | None = None
+        self.base: Base | None = None
 
     def forward(self, packed: Packed[Tensor]) -> Any:
         """Logits of a batch: (start (T,), end (T,)) from a span head, (n, labels) from a classification head."""
@@ -70,22 +82,39 @@ class Model(nn.Module):
         return self.head(first)
 
 
-def load(source: str | Path, *, dtype: torch.dtype = torch.float32, device: str | torch.device = "cpu") -> Model:
+def load(
+    source: str | Path,
+    *,
+    base: str | Path | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+) -> Model:
     """Load a model from a folder or a hub id, for inference (`.train()` switches dropout on).
 
     All names and shapes are checked against the files' headers before a weight is read, and the weights for NaN
-    and infinity before the model is handed over.
+    and infinity before the model is handed over. A folder that holds a delta is put on the base that it names (or on
+    `base`, if that was moved), after the base's weights were found to be the ones it was trained on.
     """
-    checkpoint = open_checkpoint(source)
-    model = _empty(checkpoint)
-    _check(model, checkpoint)
-    weights = _read(checkpoint, dtype, device)
+    checkpoint = open_checkpoint(source, base=base)
+    stored: dict[str, Tensor] = {}
+    if checkpoint.base is not None:
+        from laconic.tune.delta import base_weights
+
+        stored = base_weights(checkpoint)
+    model = empty(checkpoint)
+    check(model, checkpoint)
+    stored.update(read(checkpoint.own))
+    weights = {name: stored[name].to(device, dtype, copy=True) for name in checkpoint.tensors}
     model.load_state_dict(weights, assign=True)
     return model.eval()
 
 
 def save(model: Model, folder: str | Path) -> None:
-    """Save as a Laconic model folder: laconic.json, model.safetensors, the tokenizer's files. Any shape."""
+    """Save as a Laconic model folder: laconic.json, the weights, the tokenizer's files. Any shape.
+
+    The weights are model.safetensors; or, if the model was tuned on a base that can be loaded again, only what was
+    trained, as delta.safetensors.
+    """
     head = model.head.to_json() if model.head is not None else None
     description = {
         "format": FORMAT,
@@ -93,26 +122,42 @@ def save(model: Model, folder: str | Path) -> None:
         "family": model.family.name,
         "shape": model.encoder.shape.to_json(),
         "style": model.encoder.style.to_json(),
+        "tuning": model.tuning.to_json() if model.tuning is not None else None,
         "head": head,
         "provenance": {"source": model.origin.source},
         "config": model.origin.config,
     }
-    _write(folder, "laconic.json", description, _weights(model), model)
+    if model.base is None:
+        _write(folder, "laconic.json", description, "model.safetensors", _weights(model), model)
+        return
+    from laconic.tune.delta import delta_names
+
+    if Path(folder).resolve() == Path(model.base.source).resolve():
+        raise LaconicError(f"{folder}: the base of this model lies there, without which it is nothing; save elsewhere")
+    description["base"] = {"source": model.base.source, "sha256": model.base.sha256}
+    description["pooler"] = model.pooler is not None
+    _write(folder, "laconic.json", description, DELTA, _weights(model, delta_names(model)), model)
 
 
 def save_hugging_face(model: Model, folder: str | Path) -> None:
     """Save as a Hugging Face folder, or say why no class of transformers can hold this shape."""
+    from laconic.tune.apply import installed
+
+    found = installed(model)
+    if found:
+        how = "merge it first (laconic.tune.merge)" if found == "LoRA" else "save as a Laconic folder"
+        raise LaconicError(f"transformers has no class for an encoder with {found}; {how}")
     family = model.family
-    kind = _linear_kind(model)
+    kind = linear_kind(model)
     suffix = {None: "Model", "span": "ForQuestionAnswering", "class": "ForSequenceClassification"}[kind]
     sizes = family.config(model.encoder.shape, model.encoder.style)
     kept = {k: v for k, v in (model.origin.config or {}).items() if k not in ("dtype", "torch_dtype")}
     config = {**kept, **sizes, "architectures": [family.classes + suffix]}
     weights = {family.to_hugging_face(name, kind): value for name, value in _weights(model).items()}
-    _write(folder, "config.json", config, weights, model)
+    _write(folder, "config.json", config, "model.safetensors", weights, model)
 
 
-def _linear_kind(model: Model) -> str | None:
+def linear_kind(model: Model) -> str | None:
     """The kind of head, as far as transformers has classes for it."""
     kind = model.head.to_json()["kind"] if model.head is not None else None
     if kind not in (None, "span", "class"):
@@ -120,16 +165,28 @@ def _linear_kind(model: Model) -> str | None:
     return kind
 
 
-def _empty(checkpoint: Checkpoint) -> Model:
+def empty(checkpoint: Checkpoint) -> Model:
+    """The model that a checkpoint describes, its tuning's modules included, without weights (on the meta device)."""
     with torch.device("meta"):
         encoder = Encoder(checkpoint.shape, checkpoint.style)
         head = build_head(checkpoint.head, checkpoint.shape.hidden) if checkpoint.head else None
         files = checkpoint.files
         origin = Origin(files.source, checkpoint.config, files.tokenizer, checkpoint.unused)
-        return Model(encoder, head, family=checkpoint.family.name, pooler=checkpoint.pooler, origin=origin)
+        model = Model(encoder, head, family=checkpoint.family.name, pooler=checkpoint.pooler, origin=origin)
+    if checkpoint.tuning is not None:
+        from laconic.tune import build_tuning
+
+        try:
+            model.tuning = build_tuning(checkpoint.tuning)
+            model.tuning.install(model)
+        except LaconicError as error:
+            raise LaconicError(f"{files.description}: {error}") from None
+    model.base = checkpoint.base
+    return model
 
 
-def _check(model: Model, checkpoint: Checkpoint) -> None:
+def check(model: Model, checkpoint: Checkpoint) -> None:
+    """Compare names and shapes of what the files hold with what the model wants, without reading a weight."""
     source = checkpoint.files.source
     if model.head is not None and model.head.pooled and model.pooler is None:
         raise LaconicError(f"{source}: the head needs a pooler, which the weights do not have")
@@ -143,6 +200,10 @@ def _check(model: Model, checkpoint: Checkpoint) -> None:
     extra = [found.name for name, found in checkpoint.tensors.items() if name not in expected]
     if extra:
         raise LaconicError(f"{source}: tensor {extra[0]} has no place in the shape that the description gives")
+    if checkpoint.base is not None:
+        from laconic.tune.delta import check_delta
+
+        check_delta(model, checkpoint)
 
 
 def _their_name(model: Model, checkpoint: Checkpoint, name: str) -> str:
@@ -154,9 +215,10 @@ def _their_name(model: Model, checkpoint: Checkpoint, name: str) -> str:
     return model.family.to_hugging_face(name, kind or ("span" if prefixed else None))
 
 
-def _read(checkpoint: Checkpoint, dtype: torch.dtype, device: str | torch.device) -> dict[str, Tensor]:
+def read(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
+    """Read tensors as they are stored, under the given names, each found to be of finite numbers."""
     by_file = defaultdict(list)
-    for name, tensor in checkpoint.tensors.items():
+    for name, tensor in tensors.items():
         by_file[tensor.file].append((name, tensor.name))
     weights = {}
     for file, names in by_file.items():
@@ -170,26 +232,41 @@ def _read(checkpoint: Checkpoint, dtype: torch.dtype, device: str | torch.device
         except SafetensorError as error:
             raise LaconicError(f"{file}: damaged ({error}); fetch it again") from None
     for name, value in weights.items():
+        where = tensors[name]
         if not value.is_floating_point():
-            raise LaconicError(f"{checkpoint.tensors[name].name}: holds {value.dtype}, not floating-point numbers")
+            raise LaconicError(f"{where.name}: holds {value.dtype}, not floating-point numbers")
         if not torch.isfinite(value).all():
-            where = checkpoint.tensors[name]
             raise LaconicError(f"{where.file}: tensor {where.name} holds NaN or infinite values; the file is damaged")
-    return {name: value.to(device, dtype, copy=True) for name, value in weights.items()}
+    return weights
 
 
-def _weights(model: Model) -> dict[str, Tensor]:
-    return {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+def _weights(model: Model, names: Collection[str] | None = None) -> dict[str, Tensor]:
+    """The tensors of a model, or those of these names, where safetensors can take them."""
+    kept = {name: value for name, value in model.state_dict().items() if names is None or name in names}
+    return {name: value.detach().cpu().contiguous() for name, value in kept.items()}
+
+
+def write_weights(path: Path, weights: dict[str, Tensor], shown: str | Path) -> None:
+    """Write a safetensors file; if that fails (a full disk, say), say so of `shown`, the place the user knows."""
+    try:
+        save_file(weights, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # safetensors wraps what the system said
+        raise LaconicError(f"{shown}: could not be written ({str(error).strip()}); nothing was saved") from None
 
 
 def _write(
-    folder: str | Path, name: str, description: dict[str, Any], weights: dict[str, Tensor], model: Model
+    folder: str | Path,
+    name: str,
+    description: dict[str, Any],
+    weights_name: str,
+    weights: dict[str, Tensor],
+    model: Model,
 ) -> None:
     for path in model.origin.tokenizer:
         if not path.is_file():
             raise LaconicError(f"{path}: the tokenizer that this model was loaded with is gone; nothing was saved")
     with atomic_folder(folder) as part:
-        save_file(weights, part / "model.safetensors", metadata={"format": "pt"})
+        write_weights(part / weights_name, weights, Path(folder) / weights_name)
         for path in model.origin.tokenizer:
             shutil.copyfile(path, part / path.name)
         write_json(part / name, description)

@@ -7,6 +7,7 @@ with the same result.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -36,20 +37,35 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
 
 
 def linear_add_norm(
-    linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float, adapter: nn.Module | None = None
+    linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float, adapter: Between | None = None
 ) -> Tensor:
     """LayerNorm(residual + dropout(W·x + b)): the end of each half of a layer. x: (T, n), residual: (T, h) → (T, h).
 
-    p is the dropout probability, 0 outside training. An adapter, (T, h) → (T, h), comes after the dropout and
-    before the sum (Houlsby et al. 2019, figure 2).
+    p is the dropout probability, 0 outside training. An adapter comes after the dropout and before the sum
+    (Houlsby et al. 2019, figure 2).
     """
     if adapter is not None:
-        return _add_norm(adapter(F.dropout(linear(x[:, : linear.in_features]), p)), None, residual, norm, 0.0)
+        return _add_norm(*adapter.apart(_linear_dropout(linear, x, p)), residual, norm, 0.0)
     if not fusable(linear):
         return _add_norm(linear(x[:, : linear.in_features]), None, residual, norm, p)
     extra = x.shape[1] - linear.in_features
     product = F.linear(x, F.pad(linear.weight, (0, extra)) if extra else linear.weight)
     return _add_norm(product, linear.bias, residual, norm, p)
+
+
+class Between(Protocol):
+    """What may stand between a half layer and its residual sum: `laconic.tune.Adapter`."""
+
+    def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x: (T, h) → (T, h) and an offset (h,) still to be added, which costs the sum nothing."""
+
+
+def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    """LayerNorm of x: (T, h) → (T, h)."""
+    if norm.weight.requires_grad == norm.bias.requires_grad:
+        return norm(x)  # type: ignore[no-any-return]
+    # torch 2.11 on CUDA fails in the backward pass of a large batch where the offset alone learns, as in BitFit.
+    return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps) * norm.weight + norm.bias
 
 
 def up_to_8(size: int) -> int:
@@ -82,6 +98,19 @@ def _activate(x: Tensor, activation: str) -> Tensor:
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
+def _linear_dropout(linear: nn.Linear, x: Tensor, p: float) -> Tensor:
+    """dropout(W·x + b). x: (T, n up to 8) → (T, h)."""
+    x = x[:, : linear.in_features]
+    if p > 0 and fusable(linear):
+        product = F.linear(x, linear.weight)
+        if _half_on_cuda(product):
+            from laconic.encoder.kernels.bias_dropout import bias_dropout
+
+            return bias_dropout(product, linear.bias, p)
+        return F.dropout(product + linear.bias, p)
+    return F.dropout(linear(x), p)
+
+
 def _add_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
     """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) → (T, h)."""
     if _half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype:
@@ -90,7 +119,7 @@ def _add_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNo
         bias = torch.zeros_like(norm.bias) if bias is None else bias
         return add_norm(x, bias, residual, norm.weight, norm.bias, norm.eps, p)
     x = x if bias is None else x + bias
-    return norm(residual + F.dropout(x, p)).to(residual.dtype)  # type: ignore[no-any-return]
+    return layer_norm(norm, residual + F.dropout(x, p)).to(residual.dtype)
 
 
 def _half_on_cuda(x: Tensor) -> bool:

@@ -31,11 +31,17 @@ def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
             tensors[f"{moment}.{name}"] = loop.optimiser.state[value][moment]
     folder = run / "checkpoints" / f"step-{loop.step:08d}"
     state = {"step": loop.step, "windows": loop.windows, **environment(loop), **facts}
-    with atomic_folder(folder) as part:
-        save_tensors(tensors | {"loss_sum": loop.loss_sum}, part / "state.safetensors")
-        write_json(part / "state.json", {**state, "loss_steps": loop.loss_steps})
-        for path in (*part.iterdir(), part):
-            _to_disk(path)
+    try:
+        with atomic_folder(folder) as part:
+            save_tensors(tensors | {"loss_sum": loop.loss_sum}, part / "state.safetensors")
+            write_json(part / "state.json", {**state, "loss_steps": loop.loss_steps})
+            for path in (*part.iterdir(), part):
+                _to_disk(path)
+    except OSError as error:
+        raise LaconicError(
+            f"{folder}: could not be written ({error.strerror}); make room, and the same command goes on from the "
+            "checkpoint before"
+        ) from None
     for old in _complete(run):
         if old != folder:
             shutil.rmtree(old)
@@ -91,11 +97,11 @@ def sweep(run: Path) -> None:
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write tensors; a full disk is an `OSError` that names the file."""
+    """Write tensors; a full disk is an `OSError`, as with any other file."""
     try:
         save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, path)
     except SafetensorError as error:
-        raise OSError(None, f"cannot be written ({error})", str(path)) from None
+        raise OSError(None, str(error).strip(), str(path)) from None
 
 
 def _learning(loop: Loop) -> list[tuple[str, torch.nn.Parameter]]:
@@ -108,8 +114,9 @@ def _complete(run: Path) -> list[Path]:
 
 
 def _load(path: Path, loop: Loop) -> dict[str, Tensor]:
-    try:
-        tensors: dict[str, Tensor] = load_file(path, device=str(loop.accelerator.device))
+    device = loop.accelerator.device
+    try:  # of several processes on the CPU the device is called cpu:0, which safetensors does not know
+        tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
     except (SafetensorError, FileNotFoundError) as error:
         raise LaconicError(f"{path}: damaged ({error}); remove {path.parent} to go on without it") from None
     wanted = {f"model.{name}": value.shape for name, value in _learning(loop)}

@@ -26,7 +26,7 @@ class SpanEvaluation:
     max_answer_tokens: int
 
     def __call__(self, model: Model, device: str, precision: str | None) -> dict[str, Any]:
-        """Answer and score; the model is left in evaluation mode. `seconds` is from windows to answers."""
+        """Answer and score; the model is left in evaluation mode. `seconds` is from windows to logits."""
         reader = Reader(TorchRunner(model, device, precision), self.tokens)
         questions = self.dataset.questions
         begin = time.perf_counter()

@@ -62,14 +62,22 @@ class Log:
         """A line for people only."""
         self._tell(line)
 
+    def flush(self) -> None:
+        """Bring what was told to disk, as far as a process that is killed would lose it."""
+        if self._board is not None:
+            self._board.flush()
+
     def close(self) -> None:
         """Finish the event file."""
         if self._board is not None:
             self._board.close()
 
     def _append(self, facts: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(facts) + "\n")
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(facts) + "\n")
+        except OSError as error:  # a full disk, which does not say of which file
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
 
     def _show(self, scalars: dict[str, Any], step: int) -> None:
         for name, value in scalars.items():

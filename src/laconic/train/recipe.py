@@ -112,12 +112,17 @@ class Recipe:
         _check(o.epochs > 0, "optimisation.epochs", o.epochs, "above 0")
         _check(o.rate > 0, "optimisation.rate", o.rate, "above 0")
         _check(o.tokens is None or o.windows is None, "optimisation.tokens", o.tokens, "given, or windows: not both")
-        _check((o.tokens or 1) > 0 and (o.windows or 1) > 0, "optimisation.tokens, windows", o.tokens, "above 0")
-        _check(o.accumulate > 0, "optimisation.accumulate", o.accumulate, "at least 1")
+        for key, count in (("tokens", o.tokens), ("windows", o.windows), ("accumulate", o.accumulate)):
+            _check(count is None or count > 0, f"optimisation.{key}", count, "at least 1")
         _check(0 <= o.warmup < 1, "optimisation.warmup", o.warmup, "a part of all steps: at least 0, below 1")
         _check(o.restarts == 0 or o.schedule == "cosine", "optimisation.restarts", o.restarts, "0 but for cosine")
-        _check(o.restarts >= 0 and o.clip >= 0 and o.decay >= 0, "restarts, clip, decay", o.clip, "not negative")
-        _check(0 <= (o.dropout or 0) < 1, "optimisation.dropout", o.dropout, "at least 0, below 1")
+        for key, size in (("restarts", o.restarts), ("clip", o.clip), ("decay", o.decay), ("epsilon", o.epsilon)):
+            _check(size >= 0, f"optimisation.{key}", size, "not negative")
+        for key, part in (("beta1", o.beta1), ("beta2", o.beta2), ("dropout", o.dropout)):
+            _check(0 <= (part or 0) < 1, f"optimisation.{key}", part, "at least 0, below 1")
+        longest, seconds = self.evaluation.max_answer_tokens, self.checkpoints.seconds
+        _check(longest > 0, "evaluation.max_answer_tokens", longest, "at least 1")
+        _check(seconds >= 0, "checkpoints.seconds", seconds, "not negative")
         for at in (*self.evaluation.at, *self.evaluation.snapshots):
             _check(0 < at <= o.epochs, "evaluation.at, snapshots", at, f"above 0, at most {o.epochs:g} epochs")
 
@@ -138,6 +143,8 @@ def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LaconicError(f"{path}: no such recipe") from None
+    except OSError as error:
+        raise LaconicError(f"{path}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise LaconicError(f"{path}: not valid TOML ({error})") from None
     for word in words:

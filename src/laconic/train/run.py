@@ -11,7 +11,7 @@ RUN/metrics.json     quality and cost; written last
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,14 +62,15 @@ def train(
             _check(run, recipe)
         accelerator.wait_for_everyone()
         if (run / "metrics.json").exists():
-            return dict(read_json(run / "metrics.json"))
+            remove_checkpoints(run)  # in case of a kill between the two
+            return dict(read_json(run / "metrics.json")) if accelerator.is_main_process else {}
         model = build_model(recipe)
         prepared = prepared or prepare(recipe, model)
-        if accelerator.is_main_process:
-            write_text(run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
         with exact_on_cpu(accelerator.device):
             feed = Feed(prepared.examples, accelerator.device)
             loop = Loop(model, feed, recipe.optimisation, recipe.seed, accelerator)
+            if accelerator.is_main_process:
+                write_text(run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
             return _Run(run, recipe, loop, prepared, stop).go(tensorboard, tell)
 
 
@@ -83,14 +84,21 @@ class _Run:
 
     def go(self, tensorboard: bool, tell: Tell | None) -> dict[str, Any]:
         loop, main = self.loop, self.loop.accelerator.is_main_process
-        facts = read_checkpoint(self.run, loop, self.prepared.identity)
+        self.identity = self.prepared.identity
+        if loop.model.base:  # what does not learn is in no checkpoint
+            self.identity["model"] = loop.model.base.sha256
+        facts = read_checkpoint(self.run, loop, self.identity)
         self.seconds: float = facts.get("seconds", 0.0)
         self.evaluations: list[dict[str, Any]] = facts.get("evaluations", [])
         self.log = Log(self.run, loop.step, tensorboard=tensorboard, tell=tell) if main else None
         if facts and self.log:
             self.log.say(f"going on from step {loop.step} of {loop.steps}")
+        with closing(self.log) if self.log else nullcontext():
+            return self._learn()
+
+    def _learn(self) -> dict[str, Any]:
+        loop = self.loop
         at = {loop.step_at(epoch) for epoch in self.recipe.evaluation.at} | {loop.steps}
-        snapshots = {loop.step_at(epoch): epoch for epoch in self.recipe.evaluation.snapshots}
         self._resume_clock()
         self.written = time.monotonic()
         while loop.step < loop.steps:
@@ -99,8 +107,9 @@ class _Run:
                 self._log()
             if loop.step in at and self.prepared.evaluation:
                 self._evaluate()
-            if loop.step in snapshots:
-                self._save(self.run / "snapshots" / f"epoch-{snapshots[loop.step]:g}")
+            for epoch in self.recipe.evaluation.snapshots:
+                if loop.step == loop.step_at(epoch):
+                    self._save(self.run / "snapshots" / f"epoch-{epoch:g}")
             self._keep()
         self._pause_clock()
         return self._finish()
@@ -145,7 +154,8 @@ class _Run:
             return
         self._pause_clock()
         if self.log:
-            facts = {"seconds": self.seconds, "evaluations": self.evaluations, **self.prepared.identity}
+            self.log.flush()
+            facts = {"seconds": self.seconds, "evaluations": self.evaluations, **self.identity}
             write_checkpoint(self.run, loop, facts)
         loop.accelerator.wait_for_everyone()
         self.written = time.monotonic()
@@ -161,7 +171,6 @@ class _Run:
             facts = metrics(self.recipe, loop, self.seconds, self.evaluations, self.run / "model")
             write_json(self.run / "metrics.json", facts)
             remove_checkpoints(self.run)
-            self.log.close()
         loop.accelerator.wait_for_everyone()
         return facts
 
@@ -177,12 +186,10 @@ class _Run:
 def _check(run: Path, recipe: Recipe) -> None:
     """Refuse a folder that is not this run's; remove what a killed process left half-written there."""
     kept = run / "recipe.toml"
-    if not kept.exists():
-        if any(path.name != ".lock" for path in run.iterdir()):
-            raise LaconicError(f"{run}: exists and is not a run folder; choose another --out")
-        return
+    if not kept.exists() and any(not path.name.startswith((".lock", ".recipe.toml.")) for path in run.iterdir()):
+        raise LaconicError(f"{run}: exists and is not a run folder; choose another --out")
     sweep(run)
-    differences = read_recipe(kept).differences(recipe)
+    differences = read_recipe(kept).differences(recipe) if kept.exists() else ()
     if differences:
         raise LaconicError(
             f"{run}: holds a run of another recipe (there, here: {differences[0]}); choose another --out, or remove it"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -46,8 +47,8 @@ def dump_toml(table: Mapping[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Strings, numbers, booleans and lists are written in TOML as in JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    """Strings, numbers, booleans and lists are written in TOML as in JSON, but that TOML wants DEL escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
@@ -68,6 +69,6 @@ def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
     plain = origin or kind
     if plain is float and type(value) is int:
         return float(value)
-    if type(value) is not plain:
+    if type(value) is not plain or (plain is float and not isfinite(value)):
         raise LaconicError(f"{where}: {key} is {value!r}; {NAMES[plain]} is wanted")
     return value

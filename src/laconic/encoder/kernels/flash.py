@@ -21,6 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from laconic.encoder.kernels.dropout import column_key, keep_threshold, kept, row_key, seed_for, single
+from laconic.encoder.kernels.operator import operator
 
 # (queries, keys) a tile, warps, pipeline stages: the fastest of 14 tried on an H200 at SQuAD's lengths, k = v = 64.
 _FORWARD = (64, 32, 4, 2)
@@ -170,8 +171,7 @@ def _backward_keys(  # type: ignore[no-untyped-def]
         _store(dbase + 2 * heads * KEY + head * VALUE, columns, vs, length, VALUE, stride, dv)
 
 
-@torch.library.custom_op("laconic::flash", mutates_args=())
-def _flash(
+def _compute(
     qkv: Tensor,
     starts: Tensor,
     seed: Tensor,
@@ -184,7 +184,7 @@ def _flash(
 ) -> tuple[Tensor, Tensor]:
     """(mixed values (T, a·v), log₂ of each softmax's sum (a, T))."""
     tokens = len(qkv)
-    out, logsum = _flash_results(qkv, starts, seed, longest, heads, key, value, scale, p)
+    out, logsum = _results(qkv, starts, seed, longest, heads, key, value, scale, p)
     tile, launch = _settings(key, value, p, _FORWARD)
     _forward[(triton.cdiv(longest, tile["M"]), heads, len(starts) - 1)](
         qkv.contiguous(), starts, out, logsum, seed, heads, tokens,
@@ -193,8 +193,7 @@ def _flash(
     return out, logsum
 
 
-@_flash.register_fake
-def _flash_results(
+def _results(
     qkv: Tensor,
     starts: Tensor,
     seed: Tensor,
@@ -209,8 +208,7 @@ def _flash_results(
     return qkv.new_empty((tokens, heads * value)), qkv.new_empty((heads, tokens), dtype=torch.float32)
 
 
-@torch.library.custom_op("laconic::flash_backward", mutates_args=())
-def _flash_gradients(
+def _compute_gradients(
     dout: Tensor,
     qkv: Tensor,
     starts: Tensor,
@@ -239,9 +237,11 @@ def _flash_gradients(
     return dqkv
 
 
-@_flash_gradients.register_fake
-def _(dout: Tensor, qkv: Tensor, *_: Any) -> Tensor:
+def _gradient_results(dout: Tensor, qkv: Tensor, *_: Any) -> Tensor:
     return qkv.new_empty(qkv.shape)
+
+
+_gradients = operator("laconic::flash_backward", _compute_gradients, _gradient_results)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -250,10 +250,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 
 
 def _gradient(ctx: Any, dout: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-    return _flash_gradients(dout, *ctx.saved_tensors, *ctx.sizes), *(None,) * 8
+    return _gradients(dout, *ctx.saved_tensors, *ctx.sizes), *(None,) * 8
 
 
-_flash.register_autograd(_gradient, setup_context=_setup)
+_flash = operator("laconic::flash", _compute, _results, setup=_setup, backward=_gradient)
 
 
 _LOG2E = 1.4426950408889634  # softmax in base 2: the hardware's exponential

@@ -14,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from laconic.encoder.kernels.operator import operator
+
 # The fastest of a dozen tried on an H200 at 48,559 tokens, f = 3072.
 _ROWS = 2  # rows a tile
 _BLOCK = 1024  # columns a tile
@@ -68,8 +70,7 @@ def _gelu_backward(  # type: ignore[no-untyped-def]
     tl.store(partial + tl.program_id(1) * width + at, tl.sum(total, 0), at < width)
 
 
-@torch.library.custom_op("laconic::bias_gelu", mutates_args=())
-def _bias_gelu(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
+def _compute(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
     rows, width = x.shape
     y = x.new_empty(x.shape)
     grid = (triton.cdiv(width, _BLOCK), triton.cdiv(rows, _ROWS))
@@ -79,8 +80,7 @@ def _bias_gelu(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
     return y
 
 
-@torch.library.custom_op("laconic::bias_gelu_backward", mutates_args=())
-def _bias_gelu_gradients(dy: Tensor, x: Tensor, bias: Tensor, tanh: bool) -> tuple[Tensor, Tensor]:
+def _compute_gradients(dy: Tensor, x: Tensor, bias: Tensor, tanh: bool) -> tuple[Tensor, Tensor]:
     rows, width = x.shape
     blocks = triton.cdiv(width, _BLOCK)
     steps = triton.cdiv(rows, _ROWS * max(1, _PROGRAMS // blocks))
@@ -94,26 +94,27 @@ def _bias_gelu_gradients(dy: Tensor, x: Tensor, bias: Tensor, tanh: bool) -> tup
     return dx, partial.sum(0).to(bias.dtype)
 
 
-@_bias_gelu.register_fake
-def _(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
+def _results(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
     return x.new_empty(x.shape)
 
 
-@_bias_gelu_gradients.register_fake
-def _(dy: Tensor, x: Tensor, bias: Tensor, tanh: bool) -> tuple[Tensor, Tensor]:
+def _gradient_results(dy: Tensor, x: Tensor, bias: Tensor, tanh: bool) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), torch.empty_like(bias)
 
 
-def _bias_gelu_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+_gradients = operator("laconic::bias_gelu_backward", _compute_gradients, _gradient_results)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, bias, ctx.tanh = inputs
     ctx.save_for_backward(x, bias)
 
 
-def _bias_gelu_grad(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    return (*_bias_gelu_gradients(dy, *ctx.saved_tensors, ctx.tanh), None)
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    return (*_gradients(dy, *ctx.saved_tensors, ctx.tanh), None)
 
 
-_bias_gelu.register_autograd(_bias_gelu_grad, setup_context=_bias_gelu_setup)
+_bias_gelu = operator("laconic::bias_gelu", _compute, _results, setup=_setup, backward=_backward)
 
 
 def bias_gelu(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:

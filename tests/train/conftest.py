@@ -1,0 +1,47 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from laconic.cli import main
+from train.material import make_model, make_questions
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """As the processes that these tests start; small models gain nothing from more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def material(minilm, tmp_path_factory):
+    """A small model (hidden 32) and questions to train (60) and to evaluate (20) it on."""
+    folder = tmp_path_factory.mktemp("material")
+    return SimpleNamespace(
+        model=make_model(folder / "small", minilm),
+        train=make_questions(folder / "train.json", seed=1),
+        dev=make_questions(folder / "dev.json", seed=2, passages=2),
+    )
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch):
+    """The command line inside this process, which spares the seconds of importing torch."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["laconic", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        told = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=told.out, stderr=told.err)
+
+    return run
