@@ -30,8 +30,9 @@ def material(minilm, tmp_path_factory):
 
 @pytest.fixture
 def cli(capsys, monkeypatch):
-    """The command line inside this process, which spares the seconds of importing torch."""
+    """The command line inside this process, which spares the seconds of importing torch; on the CPU."""
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["laconic", *map(str, arguments)])

@@ -142,9 +142,9 @@ def command(*arguments):
 
 
 def environment(**more):
-    """One thread, our sources first, and no colours."""
+    """One thread, no GPU, our sources first, and no colours."""
     path = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH")]))
-    plain = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
+    plain = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
     return {**os.environ, **plain, **more}
 
 

@@ -1,0 +1,41 @@
+"""Every recipe that ships can be read, and its tuning and head fit the model that it names."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from laconic.encoder import Encoder, Model, Shape
+from laconic.heads import build_head
+from laconic.train import read_recipe
+from laconic.tune import apply, build_tuning
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
+BERT_BASE_CASED = Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996)
+# Trainable parameters of paper 1, tables 1 and 2.
+PUBLISHED = {
+    "l0": 39_938,
+    "l1": 7_124_738,
+    "l3": 21_294_338,
+    "l6": 42_548_738,
+    "l12": 108_311_810,
+    "l0-a64": 2_419_202,
+    "l0-a768": 28_388_354,
+    "l12-a64": 110_691_074,
+}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_recipe_fits_its_model(path):
+    recipe = read_recipe(path)
+    assert recipe.model == "bert-base-cased"
+    with torch.device("meta"):
+        model = Model(Encoder(BERT_BASE_CASED), build_head(recipe.head, 768), pooler=True)
+        apply(model, build_tuning(recipe.tuning))
+    learning = sum(value.numel() for value in model.parameters() if value.requires_grad)
+    assert learning == PUBLISHED.get(path.stem, learning)
+    assert 0 < learning <= sum(value.numel() for value in model.parameters())
+
+
+def test_every_row_of_the_tables_has_a_recipe():
+    assert PUBLISHED.keys() <= {path.stem for path in RECIPES if path.parent.name == "hulburd"}
