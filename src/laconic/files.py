@@ -26,6 +26,8 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         yield part
         part.chmod(0o666 & ~_umask())
         part.replace(path)
+    except OSError as error:  # a full disk does not say of which file, and the name of the part helps nobody
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         with suppress(FileNotFoundError):
             part.unlink()

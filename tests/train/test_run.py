@@ -197,9 +197,15 @@ class TestTensorBoard:
 
 
 def test_an_evaluation_is_that_of_laconic_evaluate(span_model, material, tmp_path, cli):
-    """A model with real weights, at the default windows, which are those of `laconic evaluate`."""
+    """A model with real weights, at windows of its own, which its folder remembers."""
     made = table(span_model, material.train, material.dev, optimisation={"epochs": 0.2, "rate": 1e-4})
-    made["data"] = {"train": str(material.train), "evaluate": str(material.dev)}
+    made["data"] = {
+        "train": str(material.train),
+        "evaluate": str(material.dev),
+        "max_length": 60,
+        "step": 20,
+        "question_limit": 12,
+    }
     made["tuning"] = {"kind": "freeze", "layers": 1, "norms": "above"}
     facts = train(make_recipe(made), tmp_path / "run", device="cpu")
     result = cli("evaluate", material.dev, "--model", tmp_path / "run/model", "--device", "cpu", "--json")
@@ -262,3 +268,10 @@ class TestCommandLine:
         assert result.returncode == 2
         (line,) = result.stderr.splitlines()
         assert "file/run" in line
+
+
+def test_a_loss_that_diverges_ends_the_run(material, tmp_path, cli):
+    made = table(material.model, material.train, optimisation={"rate": 1e30, "warmup": 0.0, "clip": 0.0})
+    result = cli("train", make_recipe_file(tmp_path / "r.toml", made), "--out", tmp_path / "run", "--device", "cpu")
+    assert result.returncode == 2
+    assert "the loss is nan at step" in result.stderr or "the loss is inf at step" in result.stderr

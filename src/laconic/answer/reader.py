@@ -61,10 +61,21 @@ class Hit:
 class Reader:
     """An extractive reader: a tokenizer and a model that gives span logits."""
 
-    def __init__(self, runner: Runner, tokens: Tokens, *, max_length: int = 384, source: str = "") -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        tokens: Tokens,
+        *,
+        max_length: int = 384,
+        step: int = 128,
+        question_limit: int = 64,
+        source: str = "",
+    ) -> None:
         self.runner = runner
         self.tokens = tokens
         self.max_length = min(max_length, runner.longest)
+        self.step = step
+        self.question_limit = question_limit
         self.source = source
 
     @classmethod
@@ -76,7 +87,7 @@ class Reader:
         """
         files = find_model(source)
         tokens = Tokens.load(_tokenizer_folder(files))
-        return cls(_runner(source, files, device, precision), tokens, max_length=_max_length(files), source=str(source))
+        return cls(_runner(source, files, device, precision), tokens, **_window_settings(files), source=str(source))
 
     def __call__(
         self,
@@ -147,8 +158,8 @@ class Reader:
         n_best: int = 20,
         max_answer_tokens: int = 30,
         rule: Rule = "devlin",
-        step: int = 128,
-        question_limit: int = 64,
+        step: int | None = None,
+        question_limit: int | None = None,
         progress: Progress | None = None,
     ) -> Decoded:
         """The n best answers to each question of a dataset, each beside "no answer", as run_squad gives them."""
@@ -157,10 +168,16 @@ class Reader:
         contexts, ids = [q.context for q in questions], [q.id for q in questions]
         return decode(windows, logits, contexts, n_best=n_best, max_answer_tokens=max_answer_tokens, rule=rule, ids=ids)
 
-    def windows(self, questions: Sequence[Question], *, step: int = 128, question_limit: int = 64) -> Windows:
-        """The windows that `decode` runs."""
+    def windows(
+        self, questions: Sequence[Question], *, step: int | None = None, question_limit: int | None = None
+    ) -> Windows:
+        """The windows that `decode` runs; by default with the settings that the model was trained with."""
         return make_windows(
-            questions, self.tokens, max_length=self.max_length, question_limit=question_limit, step=step
+            questions,
+            self.tokens,
+            max_length=self.max_length,
+            question_limit=self.question_limit if question_limit is None else question_limit,
+            step=self.step if step is None else step,
         )
 
     def search(
@@ -170,7 +187,7 @@ class Reader:
         *,
         top: int = 1,
         max_answer_tokens: int = 30,
-        step: int = 128,
+        step: int | None = None,
         progress: Progress | None = None,
     ) -> list[Hit]:
         """The best answers to one question over several texts of any length, best first; none if "no answer" wins.
@@ -201,10 +218,12 @@ class Reader:
             return []
         return [Hit(hit.document, hit.answer, _against(hit.answer.score, null)) for hit in _apart(ranked)[:top]]
 
-    def _pieces(self, question: str, documents: Sequence[str], step: int) -> Iterable[tuple[int, Windows]]:
+    def _pieces(self, question: str, documents: Sequence[str], step: int | None) -> Iterable[tuple[int, Windows]]:
         for number, text in enumerate(documents):
             asked = [Question(f"text {number + 1}", question, text, ())]
-            for windows in iter_windows(asked, self.tokens, max_length=self.max_length, step=step, at_most=256):
+            move = self.step if step is None else step
+            settings = {"max_length": self.max_length, "step": move, "question_limit": self.question_limit}
+            for windows in iter_windows(asked, self.tokens, **settings, at_most=256):
                 yield number, windows
 
 
@@ -256,6 +275,12 @@ def _tokenizer_folder(files: ModelFiles) -> Path:
     if not files.tokenizer:
         raise LaconicError(f"{files.source}: has no tokenizer; tokenizer.json should lie beside the weights")
     return files.tokenizer[0].parent
+
+
+def _window_settings(files: ModelFiles) -> dict[str, int]:
+    """The settings of the windows that a model was trained with, if its folder says so."""
+    kept = read_json(files.description).get("windows") if files.description.name == "laconic.json" else None
+    return dict(kept) if isinstance(kept, dict) else {"max_length": _max_length(files)}
 
 
 def _max_length(files: ModelFiles) -> int:

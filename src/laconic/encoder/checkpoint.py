@@ -58,7 +58,7 @@ class Checkpoint:
 
     tensors: by Laconic's names, for a delta those of its base too; unused: names in the files that no part takes
     head: what `laconic.heads.build_head` needs, or None; config: the Hugging Face config it came with, if any
-    tuning: what `laconic.tune.build_tuning` needs, or None
+    tuning: what `laconic.tune.build_tuning` needs, or None; windows: the settings that it was trained with, if known
     base: what a delta says of its base; below: the base itself, or None with `trouble`, a line that says why
     """
 
@@ -71,6 +71,7 @@ class Checkpoint:
     head: dict[str, Any] | None
     config: dict[str, Any] | None
     tuning: dict[str, Any] | None = None
+    windows: dict[str, int] | None = None
     base: Base | None = None
     below: Checkpoint | None = None
     trouble: str = ""
@@ -138,6 +139,7 @@ def _laconic(files: ModelFiles, value: dict[str, Any], tensors: dict[str, Tensor
         head=value.get("head"),
         config=value.get("config"),
         tuning=tuning,
+        windows=value.get("windows"),
     )
 
 

@@ -67,6 +67,7 @@ class Model(nn.Module):
         self.head: Any = head  # a `Head`, or None
         self.origin = origin or Origin()
         self.tuning: Tuning | None = None
+        self.windows: dict[str, int] | None = None  # the max_length, step and question_limit that it was trained with
         self.base: Base | None = None
 
     def forward(self, packed: Packed[Tensor]) -> Any:
@@ -124,6 +125,7 @@ def save(model: Model, folder: str | Path) -> None:
         "style": model.encoder.style.to_json(),
         "tuning": model.tuning.to_json() if model.tuning is not None else None,
         "head": head,
+        "windows": model.windows,
         "provenance": {"source": model.origin.source},
         "config": model.origin.config,
     }
@@ -173,6 +175,7 @@ def empty(checkpoint: Checkpoint) -> Model:
         files = checkpoint.files
         origin = Origin(files.source, checkpoint.config, files.tokenizer, checkpoint.unused)
         model = Model(encoder, head, family=checkpoint.family.name, pooler=checkpoint.pooler, origin=origin)
+        model.windows = checkpoint.windows
     if checkpoint.tuning is not None:
         from laconic.tune import build_tuning
 

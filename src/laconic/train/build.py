@@ -54,6 +54,8 @@ def build_model(recipe: Recipe) -> Model:
         model.pooler = nn.Linear(hidden, hidden)
     if recipe.optimisation.dropout is not None:
         set_dropout(model, recipe.optimisation.dropout)
+    data = recipe.data
+    model.windows = {"max_length": data.max_length, "step": data.step, "question_limit": data.question_limit}
     return apply(model, tuning)
 
 

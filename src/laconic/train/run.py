@@ -10,6 +10,7 @@ RUN/metrics.json     quality and cost; written last
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -119,6 +120,10 @@ class _Run:
         loss = loop.take_loss()  # waits for the device, so the clock below is true
         self._pause_clock()
         self._resume_clock()
+        if not math.isfinite(loss):
+            raise LaconicError(
+                f"the loss is {loss} at step {loop.step}; lower optimisation.rate, and use another --out"
+            )
         if self.log:
             pace = loop.windows / max(self.seconds, 1e-9)
             self.log.status(Status(loop.step, loop.steps, loop.epoch, loss, loop.rate, pace, self.seconds))
