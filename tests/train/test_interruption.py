@@ -184,6 +184,14 @@ class TestStopped:
         assert result.returncode == 130
         assert "stopped at step 10 of 17" in result.stderr
 
+    @pytest.fixture
+    def interruptible(self):
+        """SIGINT as in a foreground job: a background one may ignore it."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
+
+    @pytest.mark.usefixtures("interruptible")
     def test_a_second_signal_ends_at_once(self):
         stop = Stop()
 
@@ -196,6 +204,17 @@ class TestStopped:
         with pytest.raises(KeyboardInterrupt):
             twice()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_a_signal_that_is_ignored_stays_so(self):
+        """`nohup laconic train … &`: who started the job wants it left alone."""
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with Stop() as stop:
+                os.kill(os.getpid(), signal.SIGINT)
+                assert stop.signal == 0
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def test_at_the_last_step_it_just_ends(self, material, tmp_path):
         recipe = make_recipe(table(material.model, material.train))

@@ -62,10 +62,11 @@ class Between(Protocol):
 
 def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     """LayerNorm of x: (T, h) → (T, h)."""
-    if norm.weight.requires_grad == norm.bias.requires_grad:
-        return norm(x)  # type: ignore[no-any-return]
-    # torch 2.11 on CUDA fails in the backward pass of a large batch where the offset alone learns, as in BitFit.
-    return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps) * norm.weight + norm.bias
+    one_learns = norm.weight.requires_grad != norm.bias.requires_grad
+    if one_learns and x.is_cuda and torch.is_grad_enabled():
+        # torch 2.11 fails in the backward pass of a large batch where the offset alone learns, as in BitFit.
+        return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps) * norm.weight + norm.bias
+    return norm(x)  # type: ignore[no-any-return]
 
 
 def up_to_8(size: int) -> int:

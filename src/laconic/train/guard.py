@@ -18,7 +18,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """While it is entered, SIGTERM and SIGINT set `signal` instead of ending the process; a second one ends it."""
+    """While it is entered, SIGTERM and SIGINT set `signal` instead of ending the process; a second one ends it.
+
+    A signal that the process was started to ignore, as by `nohup … &`, stays ignored.
+    """
 
     def __init__(self) -> None:
         self.signal = 0
@@ -26,7 +29,8 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
-            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+            heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
     def __exit__(self, *_: object) -> None:
