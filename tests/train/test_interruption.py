@@ -176,6 +176,7 @@ class TestStopped:
         assert losses(tmp_path / "run") == losses(tmp_path / "whole")
         assert_same_weights(tmp_path / "run/model", tmp_path / "whole/model")
 
+    @pytest.mark.usefixtures("interruptible")
     def test_ctrl_c(self, material, tmp_path, cli, monkeypatch):
         recipe = make_recipe_file(tmp_path / "r.toml", table(material.model, material.train))
         monkeypatch.setattr("laconic.cli.train._line", lambda status: os.kill(os.getpid(), signal.SIGINT))
