@@ -1,17 +1,21 @@
-"""Every recipe that ships can be read, and its tuning and head fit the model that it names."""
+"""Every recipe that ships can be read, and its tuning and heads fit the model that it names."""
 
 from pathlib import Path
 
 import pytest
 import torch
 
-from laconic.encoder import Encoder, Model, Shape
+from laconic.encoder import Encoder, LayerShape, Model, Shape
 from laconic.heads import build_head
 from laconic.train import read_recipe
 from laconic.tune import apply, build_tuning
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
-BERT_BASE_CASED = Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996)
+SHAPES = {
+    "bert-base-cased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996),
+    "bert-large-uncased": Shape.uniform(layers=24, hidden=1024, heads=16, vocab=30522),
+    "albert-base-v2": Shape(30000, 512, 2, 128, 768, (LayerShape(12, 64, 64, 3072),) * 12, tied=True),
+}
 # Trainable parameters of paper 1, tables 1 and 2.
 PUBLISHED = {
     "l0": 39_938,
@@ -28,10 +32,13 @@ PUBLISHED = {
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_recipe_fits_its_model(path):
     recipe = read_recipe(path)
-    assert recipe.model == "bert-base-cased"
+    shape = SHAPES[recipe.model]
+    sizes = (shape.hidden, len(shape.layers))
     with torch.device("meta"):
-        model = Model(Encoder(BERT_BASE_CASED), build_head(recipe.head, 768), pooler=True)
+        model = Model(Encoder(shape), build_head(recipe.head, *sizes), pooler=True)
         apply(model, build_tuning(recipe.tuning))
+        for line in recipe.frozen.heads.values():
+            assert build_head(line, *sizes).task == "span"
     learning = sum(value.numel() for value in model.parameters() if value.requires_grad)
     assert learning == PUBLISHED.get(path.stem, learning)
     assert 0 < learning <= sum(value.numel() for value in model.parameters())

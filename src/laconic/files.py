@@ -48,7 +48,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
         yield part
         part.chmod(0o777 & ~_umask())
         for file in part.iterdir():  # safetensors writes files that only their owner may read
-            file.chmod(0o666 & ~_umask())
+            if file.is_file():
+                file.chmod(0o666 & ~_umask())
         old = part.with_suffix(".old")
         if path.exists():
             path.rename(old)

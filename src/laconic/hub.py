@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from laconic.errors import LaconicError
 from laconic.files import read_json
@@ -36,26 +36,55 @@ Fetch = Callable[[str], Path | None]
 class ModelFiles:
     """A model's files on this machine: its description (laconic.json or config.json), weights and tokenizer.
 
-    The weights of a delta folder are its delta alone, not those of its base.
+    The weights of a delta folder are its delta alone, not those of its base; those of an ensemble are those of all
+    its `members`, which a single model does not have.
     """
 
     source: str
     description: Path
     weights: tuple[Path, ...]
     tokenizer: tuple[Path, ...]
+    members: tuple[ModelFiles, ...] = ()
 
 
 def find_model(source: str | Path) -> ModelFiles:
     """Find a model's files in a folder, or by hub id in the cache or on the hub."""
-    fetch = _from_folder(Path(source)) if Path(source).is_dir() else _from_hub(str(source))
+    return _find(str(source), _from_folder(Path(source)) if Path(source).is_dir() else _from_hub(str(source)))
+
+
+def _find(source: str, fetch: Fetch) -> ModelFiles:
     description = next((path for name in DESCRIPTIONS if (path := fetch(name))), None)
     if description is None:
         raise LaconicError(f"{source}: has neither laconic.json nor config.json, so it is not a model")
     tokenizer = tuple(path for name in TOKENIZER_FILES if (path := fetch(name)))
-    return ModelFiles(str(source), description, _weights(source, fetch), tokenizer)
+    members = _members(description, fetch)
+    weights = tuple(path for member in members for path in member.weights) or _weights(source, fetch)
+    return ModelFiles(source, description, weights, tokenizer, members)
 
 
-def _weights(source: str | Path, fetch: Fetch) -> tuple[Path, ...]:
+def _members(description: Path, fetch: Fetch) -> tuple[ModelFiles, ...]:
+    """The members of an ensemble, each a folder below the ensemble's own; of a single model none."""
+    value = read_json(description) if description.name == "laconic.json" else None
+    if not isinstance(value, dict) or "ensemble" not in value:
+        return ()
+    names = value["ensemble"].get("members") if isinstance(value["ensemble"], dict) else None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise LaconicError(f"{description}: ensemble must be an object with how and members, a list of folders")
+    for name in names:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or name in ("", "."):
+            raise LaconicError(f"{description}: member {name!r} does not lie inside the folder of the ensemble")
+
+    def below(name: str) -> Fetch:
+        return lambda file: fetch(f"{name}/{file}")
+
+    found = tuple(_find(str(description.parent / name), below(name)) for name in names)
+    for member in found:
+        if member.members:
+            raise LaconicError(f"{member.source}: is an ensemble itself, which cannot be a member of another")
+    return found
+
+
+def _weights(source: str, fetch: Fetch) -> tuple[Path, ...]:
     for name in WEIGHTS:
         path = fetch(name)
         if path is None:

@@ -196,8 +196,8 @@ def tiny_model(head, seed=0):
     ],
 )
 def test_saved_and_loaded_it_answers_the_same(table, tmp_path):
-    head = build_head(table, 24)
-    again = build_head(head.to_json(), 24)
+    head = build_head(table, 24, 2)
+    again = build_head(head.to_json(), 24, 2)
     assert {**head.to_json(), **table} == head.to_json() == again.to_json()
     assert [(n, v.shape) for n, v in head.named_parameters()] == [(n, v.shape) for n, v in again.named_parameters()]
 
@@ -335,5 +335,5 @@ def test_on_a_gpu(context):
 )
 def test_bad_settings(setting, message):
     with pytest.raises(LaconicError, match=message) as error:
-        build_head({"kind": "cacnn", **setting}, 24)
+        build_head({"kind": "cacnn", **setting}, 24, 2)
     assert "\n" not in str(error.value)

@@ -104,7 +104,7 @@ def test_class_head_on_the_bare_state_equals_a_loop(pooler):
 )
 @torch.no_grad()
 def test_a_table_makes_the_head_and_comes_back(table, pooler, tmp_path):
-    head = build_head(table, 24)
+    head = build_head(table, 24, 2)
     assert head.to_json() == table
     model = model_with(head, pooler)
     save(model, tmp_path / "model")
@@ -127,5 +127,5 @@ def test_a_table_makes_the_head_and_comes_back(table, pooler, tmp_path):
 )
 def test_a_wrong_table_is_refused_in_one_line(table, message):
     with pytest.raises(LaconicError, match=message) as error:
-        build_head(table, 24)
+        build_head(table, 24, 2)
     assert "\n" not in str(error.value)

@@ -28,6 +28,13 @@ def material(minilm, tmp_path_factory):
     )
 
 
+@pytest.fixture(scope="session")
+def lively(material, minilm, tmp_path_factory):
+    """The same with wide weights (σ = 0.3), so that states and answers differ by far more than rounding."""
+    model = make_model(tmp_path_factory.mktemp("lively") / "small", minilm, initializer_range=0.3)
+    return SimpleNamespace(model=model, train=material.train, dev=material.dev)
+
+
 @pytest.fixture
 def cli(capsys, monkeypatch):
     """The command line inside this process, which spares the seconds of importing torch; on the CPU."""

@@ -14,11 +14,11 @@ from laconic.encoder.model import save
 from laconic.errors import LaconicError
 from laconic.text import Batches, read
 from laconic.train import build_model, make_recipe, prepare, train
-from laconic.train.loop import Loop, make_batches, seed_of
+from laconic.train.loop import Loop, _has_idle, make_batches, seed_of, task_loss
 from laconic.train.recipe import Optimisation
 from laconic.train.run import _accelerator
 from laconic.train.spans import Feed
-from train.material import assert_same_weights, log_lines, table, weights
+from train.material import assert_same_weights, log_lines, make_model, table, weights
 
 # A shift of all logits of a window changes no softmax, nor does one of all keys change attention. So the gradients of
 # these are 0 but for rounding, and AdamW, which divides by their size, makes of the rounding steps of the full rate.
@@ -143,6 +143,29 @@ class TestStep:
         mine, theirs = advance(half, 5), advance(make_loop(quiet, prepared, precision="fp32"), 5)
         assert mine != theirs
         assert mine == pytest.approx(theirs, rel=0.01)
+
+    @pytest.mark.parametrize("pooler", [True, False])
+    @pytest.mark.parametrize(
+        ("head", "task"),
+        [
+            ({"kind": "span"}, "span"),
+            ("layer(1) > linear", "span"),
+            ("attend(dot)", "span"),
+            ("pool(learned) > linear", "span"),
+            ({"kind": "class", "labels": 2, "pooled": True}, "answerable"),
+            ({"kind": "class", "labels": 2}, "answerable"),
+        ],
+    )
+    def test_several_processes_are_told_of_what_gets_no_gradient(self, material, minilm, tmp_path, head, task, pooler):
+        """torch wants to know beforehand whether all that learns gets a gradient; a head may read lower layers only."""
+        place = make_model(tmp_path / "small", minilm, pooler=pooler, num_hidden_layers=2)
+        made = table(place, material.train, head=head, data={"task": task})
+        recipe = make_recipe(made)
+        model = build_model(recipe)
+        packed, answers = Feed(prepare(recipe, model).examples, torch.device("cpu")).batch(np.arange(4))
+        task_loss(model.train()(packed), packed, answers).backward()
+        idle = [name for name, value in model.named_parameters() if value.requires_grad and value.grad is None]
+        assert _has_idle(model) == bool(idle)
 
     def test_compile_is_for_cuda(self, quiet, prepared):
         assert advance(make_loop(quiet, prepared, compile=True), 2) == advance(make_loop(quiet, prepared), 2)

@@ -15,10 +15,13 @@ from train.material import (
     assert_same_weights,
     environment,
     farthest,
+    log_lines,
     losses,
     table,
     weights,
 )
+
+HEADS = {"lp": "pool(learned) > linear", "compress": "compress(8) > skip > linear"}
 
 
 def torchrun(*arguments):
@@ -43,7 +46,8 @@ def runs(material, tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("processes")
     optimisation = {"epochs": 3.0, "rate": 1e-4, "epsilon": 1e-6, "dropout": 0.0}
-    recipe = make_recipe(table(material.model, material.train, material.dev, optimisation=optimisation))
+    frozen = {"heads": HEADS, "at": [0, 3], "windows": 6, "rate": 1e-4, "epsilon": 1e-6}
+    recipe = make_recipe(table(material.model, material.train, material.dev, optimisation=optimisation, frozen=frozen))
     path = folder / "recipe.toml"
     path.write_text(recipe.to_toml())
     whole = torchrun("train", path, "--json", "--out", folder / "two")
@@ -80,6 +84,22 @@ def test_two_processes_agree_with_one(runs):
         assert step == same
         assert mine == pytest.approx(theirs, abs=1e-5)
     assert facts["quality"]["f1"] == runs.one["quality"]["f1"]
+
+
+@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_of_two_processes_agree_with_those_of_one(runs, at, name):
+    two, one, stopped = (runs.folder / run / f"frozen/epoch-{at}" for run in ("two", "one", "stopped"))
+    apart = farthest(two / name / "model", one / name / "model")
+    print(f"farthest apart: {apart:.1e}")
+    assert apart < 1e-5
+    for mine, theirs in zip(log_lines(two), log_lines(one), strict=True):
+        assert mine["step"] == theirs["step"]
+        if "losses" in mine:
+            assert mine["losses"] == pytest.approx(theirs["losses"], abs=1e-5)
+    assert_same_weights(stopped / name / "model", two / name / "model")
+    assert (two / name / "answers.jsonl.gz").exists()
+    assert json.loads((two / "metrics.json").read_text())["steps"] == 17
 
 
 def test_stopped_they_go_on_exactly(runs):

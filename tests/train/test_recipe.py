@@ -2,14 +2,16 @@
 
 import math
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import LaconicError
+from laconic.heads import build_head
 from laconic.train import make_recipe, read_recipe, train
 from train.material import table
 
@@ -21,6 +23,7 @@ seed = 7
 [data]
 train = ["a.json", "rajpurkar/squad_v2:train"]
 evaluate = "b.json"
+task = "span"
 fraction = 0.1
 max_length = 320
 step = 100
@@ -51,6 +54,26 @@ dropout = 0.2
 precision = "bf16"
 compile = true
 
+[frozen]
+at = [0, 0.3, 1.5]
+epochs = 2
+rate = 2e-3
+tokens = 4096
+schedule = "linear"
+warmup = 0.1
+decay = 0.01
+clip = 0
+beta1 = 0.85
+beta2 = 0.98
+epsilon = 1e-7
+
+[frozen.heads]
+lp = "pool(learned) > linear"
+"LP + compress" = { head = "pool(learned) > compress(64) > linear", rate = 1e-4, schedule = "cosine", restarts = 1 }
+[frozen.heads.cnn]
+kind = "cacnn"
+width = 3
+
 [evaluation]
 at = [0.1, 0.2, 1]
 snapshots = [1.5]
@@ -74,6 +97,7 @@ class TestReading:
             "data": {
                 "train": ("a.json", "rajpurkar/squad_v2:train"),
                 "evaluate": "b.json",
+                "task": "span",
                 "fraction": 0.1,
                 "max_length": 320,
                 "step": 100,
@@ -99,6 +123,31 @@ class TestReading:
                 "precision": "bf16",
                 "compile": True,
             },
+            "frozen": {
+                "at": (0.0, 0.3, 1.5),
+                "heads": {
+                    "lp": "pool(learned) > linear",
+                    "LP + compress": {
+                        "head": "pool(learned) > compress(64) > linear",
+                        "rate": 1e-4,
+                        "schedule": "cosine",
+                        "restarts": 1,
+                    },
+                    "cnn": {"kind": "cacnn", "width": 3},
+                },
+                "epochs": 2.0,
+                "rate": 2e-3,
+                "tokens": 4096,
+                "windows": None,
+                "schedule": "linear",
+                "restarts": 0,
+                "warmup": 0.1,
+                "decay": 0.01,
+                "clip": 0.0,
+                "beta1": 0.85,
+                "beta2": 0.98,
+                "epsilon": 1e-7,
+            },
             "evaluation": {"at": (0.1, 0.2, 1.0), "snapshots": (1.5,), "max_answer_tokens": 20},
             "checkpoints": {"seconds": 60.0},
         }
@@ -109,6 +158,7 @@ class TestReading:
         assert made["data"] == {
             "train": ("t.json",),
             "evaluate": "",
+            "task": "span",
             "fraction": 1.0,
             "max_length": 384,
             "step": 128,
@@ -133,6 +183,22 @@ class TestReading:
             "precision": "auto",
             "compile": False,
         }
+        assert made["frozen"] == {
+            "at": (),
+            "heads": {},
+            "epochs": 1.0,
+            "rate": 1e-3,
+            "tokens": None,
+            "windows": None,
+            "schedule": "constant",
+            "restarts": 0,
+            "warmup": 0.0,
+            "decay": 0.0,
+            "clip": 1.0,
+            "beta1": 0.9,
+            "beta2": 0.999,
+            "epsilon": 1e-8,
+        }
         assert made["evaluation"] == {"at": (), "snapshots": (), "max_answer_tokens": 30}
         assert made["checkpoints"] == {"seconds": 300.0}
 
@@ -150,6 +216,9 @@ class TestReading:
             'tuning.kind="freeze"',
             "seed=8",
             "checkpoints.seconds=0",
+            "frozen.heads.ap=pool(average) > linear",
+            "frozen.heads.cnn.width=5",
+            "frozen.at=0",
         ]
         made = read_recipe(path, words)
         assert made.model == "google/bert_uncased_L-2_H-128_A-2"
@@ -163,6 +232,28 @@ class TestReading:
         assert made.tuning == {"kind": "freeze", "size": 64}
         assert made.seed == 8
         assert made.checkpoints.seconds == 0.0
+        assert list(made.frozen.heads) == ["lp", "LP + compress", "cnn", "ap"]
+        assert made.frozen.heads["ap"] == "pool(average) > linear"
+        assert made.frozen.heads["cnn"] == {"kind": "cacnn", "width": 5}
+        assert made.frozen.at == (0.0,)
+
+    def test_a_head_as_a_line(self, tmp_path):
+        path = text(tmp_path / "r.toml", 'model = "m"\nhead = "pool(learned) > linear"\n[data]\ntrain = "t"\n')
+        made = read_recipe(path)
+        assert made.head == "pool(learned) > linear"
+        assert read_recipe(path, ["head=attend(dot)"]).head == "attend(dot)"
+        assert read_recipe(text(path, made.to_toml())) == made
+
+    def test_each_head_has_the_settings_of_the_stage_and_its_own(self, tmp_path):
+        frozen = read_recipe(text(tmp_path / "r.toml", EVERY_KEY)).frozen
+        found = frozen.each()
+        assert list(found) == ["lp", "LP + compress", "cnn"]
+        assert found["lp"] == ("pool(learned) > linear", frozen)
+        assert found["cnn"] == ({"kind": "cacnn", "width": 3}, frozen)
+        assert found["LP + compress"] == (
+            "pool(learned) > compress(64) > linear",
+            replace(frozen, rate=1e-4, schedule="cosine", restarts=1),
+        )
 
     def test_an_override_may_open_a_table(self, tmp_path):
         path = text(tmp_path / "r.toml", 'model = "m"')
@@ -175,15 +266,26 @@ class TestDocumented:
     TEXT = (Path(__file__).parents[2] / "docs/train.md").read_text(encoding="utf-8")
 
     def test_every_key_stands_in_the_table(self):
-        rows = re.findall(r"^\| `([a-z0-9_.]+)` \|", self.TEXT.partition("## Keys")[2].partition("## The run")[0], re.M)
+        rows = re.findall(r"^\| `([a-z0-9_.]+)` \|", self.TEXT.partition("## Keys")[2].partition("\n## ")[0], re.M)
         known = asdict(make_recipe(LEAST))
-        sections = {"data", "optimisation", "evaluation", "checkpoints"}
+        sections = {"data", "optimisation", "frozen", "evaluation", "checkpoints"}
         keys = [f"{name}.{key}" for name in sections for key in known[name]]
         assert sorted(rows) == sorted([*keys, *(known.keys() - sections)])
 
     def test_the_first_recipe_is_one(self, tmp_path):
         recipe = read_recipe(text(tmp_path / "r.toml", self.TEXT.partition("```toml")[2].partition("```")[0]))
         assert recipe.tuning == {"kind": "adapters", "size": 64}
+
+    def test_so_is_that_of_many_heads(self, tmp_path):
+        _, _, content = self.TEXT.split("```toml")
+        recipe = read_recipe(text(tmp_path / "r.toml", content.partition("```")[0]))
+        heads = recipe.frozen.each()
+        assert list(heads) == ["lp", "compress 386 + skip", "slow"]
+        assert (heads["lp"][1].rate, heads["slow"][1].rate) == (1e-3, 1e-4)
+        with torch.device("meta"):
+            made = {name: build_head(head, 1024, 24) for name, (head, _) in heads.items()}
+        sizes = {name: sum(value.numel() for value in head.parameters()) for name, head in made.items()}
+        assert sizes == {"lp": 2076, "compress 386 + skip": 414_952 + 2048, "slow": 1_643_202}  # BERTVision's
 
 
 words = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -201,19 +303,33 @@ def recipes(draw):
         st.from_regex(r"[a-z_]{1,8}", fullmatch=True), words | st.integers() | st.booleans() | st.lists(words)
     )
     budget = draw(st.sampled_from(["tokens", "windows", ""]))
+    lines = words | settings.filter(lambda table: "head" not in table)
+    own = {
+        "rate": st.floats(1e-12, 1e3),
+        "warmup": parts,
+        "decay": sizes,
+        "clip": sizes,
+        "schedule": st.just("cosine"),
+    }
+    heads = st.dictionaries(
+        st.from_regex(r"[A-Za-z0-9_][\w+ -]{0,8}[\w+-]", fullmatch=True).filter(lambda name: name != "encoder"),
+        lines | st.fixed_dictionaries({"head": lines}, optional=own),
+        max_size=3,
+    )
     return {
         "model": draw(words),
         "seed": draw(st.integers(0, 2**70)),
         "data": {
             "train": draw(st.lists(words, min_size=1, max_size=3)),
             "evaluate": draw(words),
+            "task": draw(st.sampled_from(["span", "answerable", "glue"])),
             "fraction": draw(st.floats(0, 1, exclude_min=True)),
             "max_length": draw(st.integers()),
             "step": draw(st.integers()),
             "question_limit": draw(st.integers()),
         },
         "tuning": draw(settings),
-        "head": draw(settings),
+        "head": draw(lines),
         "optimisation": {
             "epochs": epochs,
             "rate": draw(st.floats(1e-12, 1e3)),
@@ -230,6 +346,14 @@ def recipes(draw):
             **draw(st.fixed_dictionaries({}, optional={"dropout": parts})),
             "precision": draw(st.sampled_from(["auto", "fp32", "bf16"])),
             "compile": draw(st.booleans()),
+        },
+        "frozen": {
+            "at": [0.0, *draw(moments)],
+            "heads": draw(heads),
+            "epochs": draw(st.floats(1e-6, 1e6)),
+            "rate": draw(st.floats(1e-12, 1e3)),
+            **({budget: draw(st.integers(1, 10**6))} if budget else {}),
+            "warmup": draw(parts),
         },
         "evaluation": {
             "at": draw(moments),
@@ -285,6 +409,15 @@ class TestMistakes:
             (("data", "maxlength", 1), "unknown key data.maxlength; did you mean data.max_length?"),
             (("evaluation", "snapshot", 1), "unknown key evaluation.snapshot; did you mean evaluation.snapshots?"),
             (("checkpoints", "secs", 1), "unknown key checkpoints.secs; did you mean checkpoints.seconds?"),
+            (("frozen", "head", {}), "unknown key frozen.head; did you mean frozen.heads?"),
+            (
+                ("frozen", "heads", {"lp": {"head": "linear", "learning_rate": 1}}),
+                "unknown key frozen.heads.lp.learning_rate; did you mean frozen.heads.lp.rate?",
+            ),
+            (
+                ("frozen", "heads", {"lp": {"head": "linear", "epochs": 1}}),
+                "unknown key frozen.heads.lp.epochs; did you mean frozen.heads.lp.",
+            ),
         ],
     )
     def test_an_unknown_key_names_the_nearest(self, wrong, nearest):
@@ -329,6 +462,36 @@ class TestMistakes:
             ("optimisation", "dropout", 1.0, "optimisation.dropout is 1.0; it must be at least 0, below 1"),
             ("optimisation", "precision", "fp16", "'fp16'; one of auto, fp32, bf16 is wanted"),
             ("optimisation", "compile", 1, "optimisation.compile is 1; true or false is wanted"),
+            ("", "head", 3, "head is 3; it must be a line or a table of a head"),
+            ("data", "task", "glu", "data.task is 'glu'; one of span, answerable, glue is wanted"),
+            ("frozen", "heads", ["linear"], "frozen.heads is ['linear']; a table is wanted"),
+            ("frozen", "heads", {"lp": 3}, "frozen.heads.lp is 3; it must be a line or a table of a head"),
+            ("frozen", "heads", {"lp": {"head": ["x"]}}, "frozen.heads.lp is ['x']; it must be a line"),
+            ("frozen", "heads", {"lp": {"head": "x", "rate": "fast"}}, "frozen.heads.lp.rate is 'fast'; a number"),
+            ("frozen", "heads", {"lp": {"head": "x", "rate": 0}}, "frozen.heads.lp.rate is 0.0; it must be above 0"),
+            ("frozen", "heads", {"lp": {"head": "x", "restarts": 1}}, "frozen.heads.lp.restarts is 1; it must be 0"),
+            ("frozen", "heads", {"lp": {"head": "x", "warmup": 1}}, "frozen.heads.lp.warmup is 1.0"),
+            (
+                "frozen",
+                "heads",
+                {"lp": {"head": "x", "schedule": "step"}},
+                "frozen.heads.lp.schedule is 'step'; one of",
+            ),
+            ("frozen", "heads", {"a/b": "linear"}, "a head in frozen.heads is 'a/b'; it must be of letters"),
+            ("frozen", "heads", {"..": "linear"}, "a head in frozen.heads is '..'"),
+            ("frozen", "heads", {"": "linear"}, "a head in frozen.heads is ''"),
+            ("frozen", "heads", {"a.b": "linear"}, "a head in frozen.heads is 'a.b'"),
+            ("frozen", "heads", {"a ": "linear"}, "a head in frozen.heads is 'a '"),
+            ("frozen", "heads", {"a\nb": "linear"}, "a head in frozen.heads is 'a\\nb'"),
+            ("frozen", "heads", {"encoder": "linear"}, "a head in frozen.heads is 'encoder'"),
+            ("frozen", "heads", {"checkpoints": "linear"}, "a head in frozen.heads is 'checkpoints'"),
+            ("frozen", "at", [4.0], "frozen.at is 4.0; it must be at least 0, at most 3 epochs"),
+            ("frozen", "at", [-1.0], "frozen.at is -1.0"),
+            ("frozen", "epochs", 0, "frozen.epochs is 0.0; it must be above 0"),
+            ("frozen", "rate", 0, "frozen.rate is 0.0; it must be above 0"),
+            ("frozen", "windows", 0, "frozen.windows is 0; it must be at least 1"),
+            ("frozen", "restarts", 1, "frozen.restarts is 1; it must be 0 but for cosine"),
+            ("frozen", "clip", -1, "frozen.clip is -1.0; it must be not negative"),
             ("evaluation", "at", [0.5, 4.0], "evaluation.at, snapshots is 4.0; it must be above 0, at most 3 epochs"),
             ("evaluation", "snapshots", [0.0], "evaluation.at, snapshots is 0.0"),
             ("evaluation", "max_answer_tokens", 0, "evaluation.max_answer_tokens is 0; it must be at least 1"),
@@ -341,9 +504,18 @@ class TestMistakes:
         assert wanted in str(raised.value)
         assert "\n" not in str(raised.value)
 
-    def test_tokens_or_windows(self):
-        with pytest.raises(LaconicError, match="not both"):
-            make_recipe({**LEAST, "optimisation": {"tokens": 4096, "windows": 8}})
+    @pytest.mark.parametrize("section", ["optimisation", "frozen"])
+    def test_tokens_or_windows(self, section):
+        with pytest.raises(LaconicError, match=f"{section}.tokens is 4096.*not both"):
+            make_recipe({**LEAST, section: {"tokens": 4096, "windows": 8}})
+
+    def test_no_epochs_are_for_heads_alone(self):
+        frozen = {"heads": {"lp": "pool(learned) > linear"}}
+        assert make_recipe({**LEAST, "optimisation": {"epochs": 0}, "frozen": frozen}).optimisation.epochs == 0
+        with pytest.raises(
+            LaconicError, match=r"optimisation.epochs is 0.0; it must be above 0, or 0 with frozen.heads"
+        ):
+            make_recipe({**LEAST, "optimisation": {"epochs": 0}})
 
     @pytest.mark.parametrize(
         ("content", "words", "culprit"),
@@ -355,6 +527,7 @@ class TestMistakes:
             ('model = "m"\nmodel = "n"', (), "not valid TOML (Cannot overwrite a value"),
             (EVERY_KEY, ["rate"], "'rate': an override is written key=value"),
             (EVERY_KEY, ["optimisation.rate.x=1"], "rate is not a table"),
+            (EVERY_KEY, ["frozen.heads.lp.rate=1e-4"], "lp is not a table"),  # but a line, which has no room for a rate
             (EVERY_KEY, ["optimisation.rat=1"], "unknown key optimisation.rat; did you mean optimisation.rate?"),
             (EVERY_KEY, ["rate=1e-4"], "unknown key rate; did you mean"),
             (EVERY_KEY, ["=1"], "unknown key ;"),
@@ -410,7 +583,7 @@ class TestMistakesOfARun:
             ({"tuning": {"kind": "full", "size": 8}}, "tuning: full has no setting 'size'"),
             ({"head": {"kind": "spam"}}, "head: kind 'spam' is unknown"),
             ({"head": {"kind": "span", "width": 8}}, "head: span cannot be made of"),
-            ({"head": {"kind": "class", "labels": 2}}, "head: training learns spans"),
+            ({"head": {"kind": "class", "labels": 2}}, "head gives classes, but data.task = 'span' wants spans"),
             ({"optimisation": {"windows": 1, "accumulate": 2}}, "too few for 1 process(es) in 2 part(s)"),
             ({"optimisation": {"tokens": 32}}, "more than the budget of 32"),
         ],

@@ -2,18 +2,24 @@
 
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
 from importlib.metadata import version
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import laconic
+from laconic import Reader
+from laconic.answer.record import read_answers
 from laconic.encoder import load
+from laconic.score import score_squad2
+from laconic.text import read
 from laconic.train import Interrupted, Status, make_recipe, read_recipe, train
 from train.material import log_lines, losses, make_recipe_file, table, weights
 
@@ -40,7 +46,7 @@ def hashes(folder):
 class TestFiles:
     def test_a_run_folder(self, run, made):
         names = {path.name for path in run.folder.iterdir()}
-        assert names == {".lock", "recipe.toml", "log.jsonl", "metrics.json", "model"}
+        assert names == {".lock", "recipe.toml", "log.jsonl", "metrics.json", "answers.jsonl.gz", "model"}
         assert read_recipe(run.folder / "recipe.toml") == make_recipe(made)
         tokenizer = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"}
         assert {path.name for path in (run.folder / "model").iterdir()} == {
@@ -48,6 +54,19 @@ class TestFiles:
             "model.safetensors",
             *tokenizer,
         }
+
+    def test_the_answers_are_those_of_the_model(self, run, material):
+        """What `laconic analyse` reads: the best spans of the last evaluation, with their scores."""
+        dataset = read(str(material.dev))
+        found = read_answers(run.folder / "answers.jsonl.gz")
+        decoded = Reader.load(run.folder / "model", device="cpu").decode(dataset.questions)
+        assert list(found.ids) == [question.id for question in dataset.questions]
+        np.testing.assert_allclose(found.null_minus_best, decoded.finite_margins())
+        for i, answers in enumerate(found.answers):
+            assert answers == tuple(a for a in decoded.answers(i, math.inf) if not a.no_answer)[: len(answers)]
+            assert len(answers) == 5
+        scored = score_squad2(dataset.questions, dict(zip(found.ids, found.predictions())))
+        assert scored.summary().items() <= run.facts["quality"].items()
 
     def test_the_same_seed_gives_identical_files(self, run, made, tmp_path):
         torch.manual_seed(99)  # which no run heeds
@@ -84,7 +103,7 @@ class TestLog:
         assert status[-1].seconds_left == 0
         lines = [news for news in run.told if isinstance(news, str)]
         assert [line.partition(":")[0] for line in lines] == ["epoch 0.47", "epoch 1.53"]
-        assert all("exact" in line and "F1" in line and "best F1" in line for line in lines)
+        assert all("exact" in line and "F1" in line and "F1 at the best threshold" in line for line in lines)
 
 
 class TestMetrics:

@@ -80,14 +80,14 @@ class Reader:
 
     @classmethod
     def load(cls, source: str | Path, *, device: str | None = None, precision: str | None = None) -> Reader:
-        """Load a reader from a Laconic folder, a Hugging Face folder or a hub id.
+        """Load a reader from a Laconic folder (of an ensemble too), a Hugging Face folder or a hub id.
 
         device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32" or "bf16"; by default bf16 on a
         GPU that has it. Checkpoints of other families than Laconic's five are run by transformers, if installed.
         """
         files = find_model(source)
         tokens = Tokens.load(_tokenizer_folder(files))
-        return cls(_runner(source, files, device, precision), tokens, **_window_settings(files), source=str(source))
+        return cls(_runner(source, files, device, precision), tokens, **window_settings(files), source=str(source))
 
     def __call__(
         self,
@@ -265,9 +265,12 @@ def _runner(source: str | Path, files: ModelFiles, device: str | None, precision
         return TransformersRunner(source, device, precision)
     try:
         from laconic.encoder import load
+        from laconic.encoder.ensemble import load_ensemble
         from laconic.encoder.runner import TorchRunner
     except ImportError:
         raise LaconicError(f"{source}: to run it Laconic needs torch; pip install 'laconic[train]'") from None
+    if files.members:
+        return load_ensemble(source, device, precision)
     return TorchRunner(load(source), device, precision)
 
 
@@ -277,8 +280,9 @@ def _tokenizer_folder(files: ModelFiles) -> Path:
     return files.tokenizer[0].parent
 
 
-def _window_settings(files: ModelFiles) -> dict[str, int]:
-    """The settings of the windows that a model was trained with, if its folder says so."""
+def window_settings(files: ModelFiles) -> dict[str, int]:
+    """The settings of the windows that a model was trained with, if its folder says so; an ensemble has one for all."""
+    files = files.members[0] if files.members else files
     kept = read_json(files.description).get("windows") if files.description.name == "laconic.json" else None
     return dict(kept) if isinstance(kept, dict) else {"max_length": _max_length(files)}
 

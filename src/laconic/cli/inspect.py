@@ -1,8 +1,9 @@
-"""`laconic inspect`: the sizes of an encoder, its parameters, operations and bytes."""
+"""`laconic inspect`: the sizes of an encoder or an ensemble, its parameters, operations and bytes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,8 @@ from rich.table import Table
 from laconic.encoder import LayerShape, Shape, open_checkpoint, read_shape
 from laconic.encoder.checkpoint import Checkpoint, Tensor
 from laconic.encoder.families import family_of
+from laconic.encoder.members import Ensemble, open_ensemble
+from laconic.hub import find_model
 
 BYTES = {"F64": 8, "I64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
 
@@ -26,9 +29,13 @@ def inspect(
 ) -> None:
     """Show an encoder's sizes per layer, its parameters by part, FLOPs and bytes. No weight is read.
 
-    A shape file counts embeddings and layers only; a model counts its pooler, head, adapters and LoRA too.
+    A shape file counts embeddings and layers only; a model counts its pooler, head, adapters and LoRA too. Of an
+    ensemble: its members, and what it holds and runs, where an encoder that members share counts once.
     """
     path = Path(model)
+    if not path.is_file() and find_model(model).members:
+        _inspect_ensemble(open_ensemble(model), length, as_json)
+        return
     facts = _of_shape_file(path) if path.is_file() else _of_model(model)
     shape: Shape = facts.pop("shape")
     flops = shape.flops(length) + facts.pop("inserted_flops", 0)
@@ -47,7 +54,10 @@ def _of_shape_file(path: Path) -> dict[str, Any]:
 
 
 def _of_model(model: str) -> dict[str, Any]:
-    checkpoint = open_checkpoint(model)
+    return _of_checkpoint(open_checkpoint(model))
+
+
+def _of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
     parts = checkpoint.shape.parameters()
     if checkpoint.pooler:
         parts["pooler"] = (checkpoint.shape.hidden + 1) * checkpoint.shape.hidden
@@ -55,7 +65,7 @@ def _of_model(model: str) -> dict[str, Any]:
         parts["head"] = sum(tensor.size for name, tensor in checkpoint.tensors.items() if name.startswith("head."))
     inserted = checkpoint.inserted()
     parts.update({kind: sum(tensor.size for tensor in tensors) for kind, tensors in inserted.items()})
-    stored = sum(tensor.size * BYTES.get(tensor.dtype, 4) for tensor in checkpoint.tensors.values())
+    stored = _stored([checkpoint])
     facts = _facts(checkpoint.family.name, checkpoint.shape, parts, stored)
     return {
         **facts,
@@ -64,6 +74,41 @@ def _of_model(model: str) -> dict[str, Any]:
         "base": _base(checkpoint),
         "unused": list(checkpoint.unused),
         "inserted_flops": _inserted_flops(checkpoint.shape, inserted),
+    }
+
+
+def _stored(checkpoints: Sequence[Checkpoint]) -> int:
+    """Bytes of all tensors, those of a base too; one that several checkpoints stand on counts once."""
+    tensors = {tensor for checkpoint in checkpoints for tensor in checkpoint.tensors.values()}
+    return sum(tensor.size * BYTES.get(tensor.dtype, 4) for tensor in tensors)
+
+
+def _inspect_ensemble(ensemble: Ensemble, length: int, as_json: bool) -> None:
+    facts = _of_ensemble(ensemble, length)
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show_ensemble(ensemble.files.source, facts)
+
+
+def _of_ensemble(ensemble: Ensemble, length: int) -> dict[str, Any]:
+    members, encoders, heads, flops = [], {}, 0, {}
+    for number, member in zip(ensemble.encoders, ensemble.members):
+        facts = _of_checkpoint(member)
+        parts = facts["parts"]
+        heads += parts.get("head", 0)
+        encoders[number] = sum(size for part, size in parts.items() if part not in ("head", "pooler"))
+        flops[number] = member.shape.flops(length) + facts["inserted_flops"]
+        kept = {key: facts[key] for key in ("family", "parameters", "head", "tuning", "base")}
+        members.append({"source": member.files.source, "encoder": number, **kept})
+    total, per_token = sum(encoders.values()) + heads, sum(flops.values())
+    return {
+        "ensemble": {"how": ensemble.how, "encoders": len(encoders)},
+        "members": members,
+        "parameters": total,
+        "parts": {"encoders": sum(encoders.values()), "heads": heads},
+        "bytes": _bytes(_stored(ensemble.members), total),
+        "flops": {"length": length, "per_token": per_token, "per_window": length * per_token},
     }
 
 
@@ -101,9 +146,13 @@ def _facts(family: str, shape: Shape, parts: dict[str, int], stored: int | None)
         "embedding": shape.embedding,
         "hidden": shape.hidden,
         "tied": shape.tied,
-        "bytes": {"stored": stored, "fp32": 4 * total, "fp16": 2 * total, "int8": total},
+        "bytes": _bytes(stored, total),
         "shape": shape,
     }
+
+
+def _bytes(stored: int | None, parameters: int) -> dict[str, int | None]:
+    return {"stored": stored, "fp32": 4 * parameters, "fp16": 2 * parameters, "int8": parameters}
 
 
 def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> None:
@@ -123,16 +172,39 @@ def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> 
         numbers = (layer.heads, layer.key, layer.value, layer.ffn, size, layer.flops(hidden, length))
         table.add_row(name, *(f"{number:,}" for number in numbers))
     console.print(table)
+    _show_amounts(console, facts)
+    _show_tuning(console, facts)
+    if facts.get("unused"):
+        console.print(f"  not used by Laconic: {', '.join(facts['unused'][:4])}" + (" …" * (len(facts["unused"]) > 4)))
+
+
+def _show_ensemble(source: str, facts: dict[str, Any]) -> None:
+    console = Console()
+    how, encoders = facts["ensemble"]["how"], facts["ensemble"]["encoders"]
+    many = f"{encoders} encoders" if encoders > 1 else "one encoder"
+    console.print(
+        f"[bold]{escape(source)}[/bold]: an ensemble of {len(facts['members'])} models with {many}, by {how}",
+        highlight=False,
+    )
+    table = Table("member", "family", "encoder", "head", "parameters alone", "base")
+    for member in facts["members"]:
+        base, head = member["base"], member["head"] or {}
+        shown = f"{base['source']}{'' if base['found'] else ', which is not there'}" if base else ""
+        cells = (member["source"], member["family"], str(member["encoder"]), head.get("line") or head.get("kind", ""))
+        table.add_row(*map(escape, cells), f"{member['parameters']:,}", escape(shown))
+    console.print(table)
+    _show_amounts(console, facts)
+
+
+def _show_amounts(console: Console, facts: dict[str, Any]) -> None:
     for part, size in facts["parts"].items():
         if size:
             console.print(f"  {part:12s} {size:>13,}", highlight=False)
     console.print(f"  [bold]{'parameters':12s} {facts['parameters']:>13,}[/bold]", highlight=False)
     amounts = ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in facts["bytes"].items() if size)
     console.print(f"  bytes: {amounts}", highlight=False)
-    console.print(f"  {facts['flops']['per_window'] / 1e9:,.2f} GFLOPs a window of {length} tokens", highlight=False)
-    _show_tuning(console, facts)
-    if facts.get("unused"):
-        console.print(f"  not used by Laconic: {', '.join(facts['unused'][:4])}" + (" …" * (len(facts["unused"]) > 4)))
+    flops = facts["flops"]
+    console.print(f"  {flops['per_window'] / 1e9:,.2f} GFLOPs a window of {flops['length']} tokens", highlight=False)
 
 
 def _show_tuning(console: Console, facts: dict[str, Any]) -> None:

@@ -92,9 +92,11 @@ def _line(status: Status) -> str:
 
 
 def _show(facts: dict[str, Any], run: Path) -> None:
+    from laconic.train.log import NAMES
+
     table = Table("", "", show_header=False, box=None)
     quality = facts["quality"]
-    for name, key in (("exact", "exact"), ("F1", "f1"), ("F1 at the best threshold", "best_f1")):
+    for key, name in NAMES.items():
         if key in quality:
             table.add_row(name, f"{quality[key]:.2f}")
     table.add_row("trainable parameters", f"{facts['trainable_parameters']:,}")
@@ -103,4 +105,22 @@ def _show(facts: dict[str, Any], run: Path) -> None:
     if facts["inference_seconds"] is not None:
         table.add_row("inference", f"{facts['inference_seconds']:.1f} s for {facts['inference_windows']:,} windows")
     table.add_row("model", f"{run / 'model'}, {facts['bytes'] / 1e6:.1f} MB")
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    if "frozen" in facts:
+        console.print(_heads(facts["frozen"]))
+
+
+def _heads(stages: dict[str, Any]) -> Table:
+    """The heads on frozen states, by the encoder's epoch."""
+    from laconic.train.log import NAMES
+
+    heads = [(epoch, name, head) for epoch, stage in stages.items() for name, head in stage["heads"].items()]
+    keys = [key for key in NAMES if any(key in head["quality"] for _, _, head in heads)]
+    table = Table("epoch", "head", "parameters", *(NAMES[key] for key in keys))
+    for column in (table.columns[0], *table.columns[2:]):
+        column.justify = "right"
+    for epoch, name, head in heads:
+        scores = (f"{head['quality'][key]:.2f}" if key in head["quality"] else "" for key in keys)
+        table.add_row(epoch, name, f"{head['parameters']:,}" if "parameters" in head else "", *scores)
+    return table

@@ -102,6 +102,11 @@ def open_checkpoint(source: str | Path, *, base: str | Path | None = None) -> Ch
 
 def _open(source: str | Path, base: str | Path | None, above: tuple[Path, ...]) -> Checkpoint:
     files = find_model(source)
+    if files.members:
+        raise LaconicError(
+            f"{source}: is an ensemble, and one model is wanted here; "
+            f"take one of its members, such as {files.members[0].source}"
+        )
     here = files.description.resolve()
     if here in above:
         raise LaconicError(f"{source}: it would be its own base")

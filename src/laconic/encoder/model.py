@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,13 +74,16 @@ class Model(nn.Module):
         """Logits of a batch: (start (T,), end (T,)) from a span head, (n, labels) from a classification head."""
         if self.head is None:
             raise LaconicError("this model has no head: use model.encoder for states, or train a head")
-        states = self.encoder(packed, self.head.reads)
-        if self.head.task == "span":
-            return self.head(states, packed)
+        return self.read(self.head, self.encoder(packed, self.head.reads), packed)
+
+    def read(self, head: Any, states: Sequence[Tensor], packed: Packed[Tensor]) -> Any:
+        """What a head, this model's or another, makes of the states of the layers that it reads."""
+        if head.task == "span":
+            return head(states, packed)
         first = [state[packed.starts[:-1].long()] for state in states]
-        if self.head.pooled and self.pooler is not None:
+        if head.pooled and self.pooler is not None:
             first.append(torch.tanh(self.pooler(first[-1])))
-        return self.head(first)
+        return head(first)
 
 
 def load(
@@ -171,7 +174,8 @@ def empty(checkpoint: Checkpoint) -> Model:
     """The model that a checkpoint describes, its tuning's modules included, without weights (on the meta device)."""
     with torch.device("meta"):
         encoder = Encoder(checkpoint.shape, checkpoint.style)
-        head = build_head(checkpoint.head, checkpoint.shape.hidden) if checkpoint.head else None
+        sizes = (checkpoint.shape.hidden, len(checkpoint.shape.layers))
+        head = build_head(checkpoint.head, *sizes) if checkpoint.head else None
         files = checkpoint.files
         origin = Origin(files.source, checkpoint.config, files.tokenizer, checkpoint.unused)
         model = Model(encoder, head, family=checkpoint.family.name, pooler=checkpoint.pooler, origin=origin)

@@ -1,31 +1,38 @@
 """Heads: from layer states to logits, one file per idea.
 
-A head is made by `build_head` from a table such as `{"kind": "span"}`, which stands in recipes and model folders alike.
+A head is made by `build_head` from a line such as `pool(learned) > compress(386) > skip > linear`, or from a table such
+as `{"kind": "span"}`; they stand in recipes and, always as tables, in model folders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from laconic.errors import LaconicError
 from laconic.heads.cacnn import ContextCNN
+from laconic.heads.chain import Chain
 from laconic.heads.head import Head
 from laconic.heads.linear import ClassHead, SpanHead
 
-__all__ = ["KINDS", "ClassHead", "ContextCNN", "Head", "SpanHead", "build_head"]
+__all__ = ["KINDS", "Chain", "ClassHead", "ContextCNN", "Head", "SpanHead", "build_head"]
 
-KINDS: dict[str, Callable[..., Head]] = {"span": SpanHead, "class": ClassHead, "cacnn": ContextCNN}
+KINDS: dict[str, Callable[..., Head]] = {"span": SpanHead, "class": ClassHead, "cacnn": ContextCNN, "chain": Chain}
 
 
-def build_head(value: dict[str, Any], hidden: int) -> Head:
-    """The head that a table describes, with fresh weights: `kind`, and the settings of that kind."""
-    settings = dict(value)
+def build_head(value: str | Mapping[str, Any], hidden: int, layers: int) -> Head:
+    """The head that a line or a table describes, with fresh weights, for states 0 … `layers` of size `hidden`.
+
+    A table has `kind` and the settings of that kind; a line, alone for spans, stands in a table for classes:
+    `{"kind": "chain", "line": "pool(learned) > linear", "labels": 2, "pooled": True}`.
+    """
+    settings = {"kind": "chain", "line": value} if isinstance(value, str) else dict(value)
     kind = settings.pop("kind", None)
     if kind not in KINDS:
         raise LaconicError(f"head: kind {kind!r} is unknown; one of {', '.join(KINDS)} is wanted")
+    sizes = (hidden, layers) if kind == "chain" else (hidden,)
     try:
-        return KINDS[kind](hidden, **settings)
+        return KINDS[kind](*sizes, **settings)
     except TypeError as error:  # a setting that this kind does not have, or lacks
         reason = str(error).partition("() ")[2] or error
         raise LaconicError(f"head: {kind} cannot be made of {settings} ({reason})") from None

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from laconic.answer.decode import Decoded
 from laconic.encoder.model import Model, load
 from laconic.errors import LaconicError
 from laconic.heads import build_head
 from laconic.text import Tokens
+from laconic.train.classes import ClassEvaluation, class_data
 from laconic.train.evaluation import SpanEvaluation, span_evaluation
 from laconic.train.loop import seed_of, set_dropout
 from laconic.train.recipe import Recipe
@@ -22,10 +24,17 @@ from laconic.tune import apply, build_tuning
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data of a run, tokenised."""
+    """The data of a run, tokenised. labels: how many logits a window has, None for spans."""
 
     examples: Examples
-    evaluation: SpanEvaluation | None
+    evaluation: SpanEvaluation | ClassEvaluation | None
+    labels: int | None = None
+
+    def evaluate(self, model: Model, device: str, precision: str | None) -> tuple[Decoded | None, dict[str, Any]]:
+        """The answers, if spans were asked for, and the scores."""
+        if self.evaluation is None:
+            raise LaconicError("the recipe names no data to evaluate on")
+        return self.evaluation(model, device, precision)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -45,18 +54,26 @@ def build_model(recipe: Recipe) -> Model:
     tuning = build_tuning(recipe.tuning)
     hidden = model.encoder.shape.hidden
     torch.manual_seed(seed_of(recipe.seed))
-    head: Any = build_head(recipe.head, hidden)
+    head: Any = build_head(recipe.head, hidden, len(model.encoder.shape.layers))
     if model.head is None or model.head.to_json() != head.to_json():
         model.head = head
-    if head.task != "span":
-        raise LaconicError("head: training learns spans; a head for classes cannot be trained yet")
+    check_task("head", head, recipe)
     if head.pooled and model.pooler is None:
         model.pooler = nn.Linear(hidden, hidden)
     if recipe.optimisation.dropout is not None:
         set_dropout(model, recipe.optimisation.dropout)
-    data = recipe.data
-    model.windows = {"max_length": data.max_length, "step": data.step, "question_limit": data.question_limit}
+    model.windows = recipe.data.window_settings()
     return apply(model, tuning)
+
+
+def check_task(where: str, head: Any, recipe: Recipe, labels: int | None = None) -> None:
+    """Refuse a head for another task than the recipe's, or with another number of labels, where that is known."""
+    task = recipe.data.task
+    if (head.task == "span") != (task == "span"):
+        found, wanted = ("spans", "classes") if head.task == "span" else ("classes", "spans")
+        raise LaconicError(f"recipe: {where} gives {found}, but data.task = {task!r} wants {wanted}")
+    if labels is not None and head.to_json()["labels"] != labels:
+        raise LaconicError(f"recipe: {where} has {head.to_json()['labels']} label(s), but the data want {labels}")
 
 
 def prepare(recipe: Recipe, model: Model) -> Prepared:
@@ -67,5 +84,16 @@ def prepare(recipe: Recipe, model: Model) -> Prepared:
     if recipe.data.max_length > limit:
         raise LaconicError(f"recipe: data.max_length is {recipe.data.max_length}, but {recipe.model} ends at {limit}")
     tokens = Tokens.load(model.origin.tokenizer[0].parent)
+    if recipe.data.task != "span":
+        return _prepare_classes(recipe, tokens)
     evaluation = span_evaluation(recipe.data, tokens, recipe.evaluation.max_answer_tokens)
     return Prepared(span_examples(recipe.data, tokens, recipe.seed), evaluation)
+
+
+def _prepare_classes(recipe: Recipe, tokens: Tokens) -> Prepared:
+    data = recipe.data
+    train = class_data(data.train, data, tokens, data.fraction, recipe.seed)
+    evaluation = ClassEvaluation(class_data((data.evaluate,), data, tokens)) if data.evaluate else None
+    if evaluation and evaluation.data.task != train.task:
+        raise LaconicError(f"recipe: data.train is {train.task}, but data.evaluate is {evaluation.data.task}")
+    return Prepared(train.examples(), evaluation, train.classes)

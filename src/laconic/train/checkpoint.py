@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -18,17 +18,29 @@ from torch import Tensor
 
 from laconic.errors import LaconicError
 from laconic.files import atomic_folder, read_json, write_json
-from laconic.train.loop import Loop
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
+class Steps(Protocol):
+    """What can be kept and brought back: `Loop` and `FrozenLoop`."""
+
+    accelerator: Any
+    step: int
+    windows: int
+    loss_sum: Tensor
+    loss_steps: int
+
+    def learning(self) -> list[tuple[str, torch.nn.Parameter, torch.optim.Optimizer]]:
+        """What learns: name, parameter, and the optimiser that holds its moments."""
+
+
+def write_checkpoint(run: Path, loop: Steps, facts: dict[str, Any]) -> None:
     """Write the state of a loop and remove older checkpoints. A full disk leaves the last good one."""
-    tensors = {f"model.{name}": value.detach() for name, value in _learning(loop)}
-    for name, value in _learning(loop):
-        for moment in MOMENTS if value in loop.optimiser.state else ():
-            tensors[f"{moment}.{name}"] = loop.optimiser.state[value][moment]
+    tensors = {f"model.{name}": value.detach() for name, value, _ in loop.learning()}
+    for name, value, optimiser in loop.learning():
+        for moment in MOMENTS if value in optimiser.state else ():
+            tensors[f"{moment}.{name}"] = optimiser.state[value][moment]
     folder = run / "checkpoints" / f"step-{loop.step:08d}"
     state = {"step": loop.step, "windows": loop.windows, **environment(loop), **facts}
     try:
@@ -47,7 +59,7 @@ def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
             shutil.rmtree(old)
 
 
-def read_checkpoint(run: Path, loop: Loop, identity: dict[str, str]) -> dict[str, Any]:
+def read_checkpoint(run: Path, loop: Steps, identity: dict[str, str]) -> dict[str, Any]:
     """Bring a loop to the latest checkpoint of a run, if there is one. Returns the facts kept with it, else {}.
 
     identity: what must be the same as when the checkpoint was written, such as the hash of the data
@@ -61,20 +73,20 @@ def read_checkpoint(run: Path, loop: Loop, identity: dict[str, str]) -> dict[str
     if changed:
         raise LaconicError(f"{found[-1]}: the {changed[0]} has changed since it was written; use another --out")
     tensors = _load(found[-1] / "state.safetensors", loop)
-    for name, value in _learning(loop):
+    for name, value, optimiser in loop.learning():
         with torch.no_grad():
             value.copy_(tensors[f"model.{name}"])
         if f"{MOMENTS[0]}.{name}" in tensors:  # none for a weight that no gradient has reached yet
             moments = {moment: tensors[f"{moment}.{name}"].clone() for moment in MOMENTS}
             steps = torch.tensor(float(state["step"]), device=value.device)
-            loop.optimiser.state[value] = {"step": steps, **moments}
+            optimiser.state[value] = {"step": steps, **moments}
     loop.step, loop.windows = state["step"], state["windows"]
-    loop.loss_sum.copy_(tensors["loss_sum"] if loop.accelerator.is_main_process else torch.zeros(()))
+    loop.loss_sum.copy_(tensors["loss_sum"] if loop.accelerator.is_main_process else torch.zeros_like(loop.loss_sum))
     loop.loss_steps = state["loss_steps"]
     return state
 
 
-def environment(loop: Loop) -> dict[str, Any]:
+def environment(loop: Steps) -> dict[str, Any]:
     """What the last bit of a result depends on, beside recipe and data."""
     device = loop.accelerator.device.type
     return {
@@ -91,7 +103,7 @@ def remove_checkpoints(run: Path) -> None:
 
 def sweep(run: Path) -> None:
     """Remove what a killed process left half-written."""
-    for folder in (run, run / "checkpoints", run / "snapshots"):
+    for folder in (run, *(path for path in run.rglob("*") if path.is_dir() and ".part" not in path.name)):
         for path in [*folder.glob(".*.part"), *folder.glob(".*.old")]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -104,22 +116,18 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         raise OSError(None, str(error).strip(), str(path)) from None
 
 
-def _learning(loop: Loop) -> list[tuple[str, torch.nn.Parameter]]:
-    return [(name, value) for name, value in loop.model.named_parameters() if value.requires_grad]
-
-
 def _complete(run: Path) -> list[Path]:
     """Checkpoints that were written to the end, the latest last."""
     return sorted((run / "checkpoints").glob("step-*"))
 
 
-def _load(path: Path, loop: Loop) -> dict[str, Tensor]:
+def _load(path: Path, loop: Steps) -> dict[str, Tensor]:
     device = loop.accelerator.device
     try:  # of several processes on the CPU the device is called cpu:0, which safetensors does not know
         tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
     except (SafetensorError, FileNotFoundError) as error:
         raise LaconicError(f"{path}: damaged ({error}); remove {path.parent} to go on without it") from None
-    wanted = {f"model.{name}": value.shape for name, value in _learning(loop)}
+    wanted = {f"model.{name}": value.shape for name, value, _ in loop.learning()}
     for name, shape in wanted.items():
         if name not in tensors or tensors[name].shape != shape:
             raise LaconicError(f"{path}: has no {name} of shape {tuple(shape)}: it belongs to another model")

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from laconic.answer.decode import decode
+from laconic.answer.decode import Decoded, decode
 from laconic.answer.reader import Reader
+from laconic.answer.spans import SpanLogits
 from laconic.encoder.model import Model
 from laconic.encoder.runner import TorchRunner
 from laconic.errors import LaconicError
@@ -25,16 +26,21 @@ class SpanEvaluation:
     tokens: Tokens
     max_answer_tokens: int
 
-    def __call__(self, model: Model, device: str, precision: str | None) -> dict[str, Any]:
+    def __call__(self, model: Model, device: str, precision: str | None) -> tuple[Decoded, dict[str, Any]]:
         """Answer and score; the model is left in evaluation mode. `seconds` is from windows to logits."""
         reader = Reader(TorchRunner(model, device, precision), self.tokens)
-        questions = self.dataset.questions
         begin = time.perf_counter()
         logits = reader.logits(self.windows)
         seconds = time.perf_counter() - begin
+        decoded, quality = self.score(logits)
+        return decoded, {**quality, "seconds": seconds, "windows": len(self.windows)}
+
+    def score(self, logits: SpanLogits) -> tuple[Decoded, dict[str, Any]]:
+        """The answers that these logits give, and their scores."""
+        questions = self.dataset.questions
         contexts, ids = [q.context for q in questions], [q.id for q in questions]
         decoded = decode(self.windows, logits, contexts, max_answer_tokens=self.max_answer_tokens, ids=ids)
-        return {**span_quality(self.dataset, decoded)[1], "seconds": seconds, "windows": len(self.windows)}
+        return decoded, dict(span_quality(self.dataset, decoded)[1])
 
 
 def span_evaluation(data: Data, tokens: Tokens, max_answer_tokens: int) -> SpanEvaluation | None:

@@ -30,6 +30,16 @@ class Status:
         return self.seconds / max(1, self.step) * (self.steps - self.step)
 
 
+NAMES = {
+    "exact": "exact",
+    "f1": "F1",
+    "best_f1": "F1 at the best threshold",
+    "acc": "accuracy",
+    "mcc": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+}
+
 Tell = Callable[[Status | str], None]
 
 
@@ -42,21 +52,25 @@ class Log:
         self._board = _board(run, step) if tensorboard else None
         write_text(self.path, "".join(line + "\n" for line in _kept(self.path, step)))
 
-    def status(self, status: Status) -> None:
-        """The loss of the last steps."""
+    def status(self, status: Status, losses: dict[str, float] | None = None) -> None:
+        """The loss of the last steps; of many heads, each."""
         facts = asdict(status)
         facts.pop("steps")
-        self._append(facts)
+        self._append(facts if losses is None else {**facts, "losses": losses})
         self._show({key: facts[key] for key in ("loss", "rate", "windows_per_second")}, status.step)
+        self._show({f"loss/{name}": loss for name, loss in (losses or {}).items()}, status.step)
         self._tell(status)
 
     def evaluation(self, step: int, epoch: float, quality: dict[str, Any]) -> None:
-        """The scores at some step."""
+        """The scores at some step; of many heads, under `heads` by name."""
         self._append({"step": step, "epoch": epoch, "evaluation": quality})
+        for name, scores in quality.get("heads", {}).items():
+            self._tell(f"{name}: " + _scores(scores))
+            self._show({f"evaluation/{name}/{key}": value for key, value in scores.items()}, step)
+        if "heads" in quality:
+            return
         self._show({f"evaluation/{key}": value for key, value in quality.items()}, step)
-        names = {"exact": "exact", "f1": "F1", "best_f1": "best F1"}
-        scores = ", ".join(f"{names[key]} {quality[key]:.2f}" for key in names if key in quality)
-        self._tell(f"epoch {epoch:.2f}: {scores}")
+        self._tell(f"epoch {epoch:.2f}: {_scores(quality)}")
 
     def say(self, line: str) -> None:
         """A line for people only."""
@@ -83,6 +97,10 @@ class Log:
         for name, value in scalars.items():
             if self._board is not None and isinstance(value, int | float):
                 self._board.add_scalar(name, value, step)
+
+
+def _scores(quality: dict[str, Any]) -> str:
+    return ", ".join(f"{NAMES[key]} {quality[key]:.2f}" for key in NAMES if key in quality)
 
 
 def _kept(path: Path, step: int) -> list[str]:

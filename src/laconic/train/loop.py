@@ -22,8 +22,10 @@ from laconic.encoder.model import Model
 from laconic.encoder.runner import choose
 from laconic.errors import LaconicError
 from laconic.text import Batches
+from laconic.text.packed import Packed
+from laconic.train.classes import class_loss
 from laconic.train.optimiser import make_optimiser, rate_at
-from laconic.train.recipe import Optimisation
+from laconic.train.recipe import Frozen, Optimisation
 from laconic.train.spans import Feed, span_loss
 
 TOKENS = 8192  # a step, where the recipe names neither tokens nor windows
@@ -44,7 +46,7 @@ class Loop:
         self.accelerator = accelerator
         self.batches = make_batches(feed.lengths, settings, seed, accelerator.num_processes)
         self.steps_an_epoch = self.batches.count()
-        self.steps = self.step_at(settings.epochs)
+        self.steps = self.step_at(settings.epochs) if settings.epochs else 0
         self.step = 0
         self.windows = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=accelerator.device)  # since the last `take_loss`
@@ -54,9 +56,7 @@ class Loop:
             for layer in model.encoder.layers:
                 layer.compile(dynamic=True)
         self.half = choose(str(accelerator.device), precision_of(settings))[1]
-        # A span head leaves the pooler, if it learns at all, without a gradient.
-        idle = model.pooler is not None and model.pooler.weight.requires_grad and not model.head.pooled
-        accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=idle)
+        accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=_has_idle(model))
         self._prepared = accelerator.prepare_model(model)
         self._learning = [value for value in model.parameters() if value.requires_grad]
 
@@ -96,8 +96,8 @@ class Loop:
         packed, answers = self.feed.batch(indices)
         cast: Any = torch.autocast(packed.ids.device.type, torch.bfloat16) if self.half else nullcontext()
         with cast:
-            start, end = self._prepared(packed)
-        return span_loss(start, end, packed, answers)
+            found = self._prepared(packed)
+        return task_loss(found, packed, answers)
 
     def take_loss(self) -> float:
         """The mean loss a window since the last time, over all processes; waits for the device."""
@@ -107,23 +107,49 @@ class Loop:
         self.loss_steps = 0
         return value
 
+    def take_losses(self) -> dict[str, float]:
+        """The same by name: a loop of many heads has as many losses."""
+        return {"loss": self.take_loss()}
+
+    def learning(self) -> list[tuple[str, nn.Parameter, torch.optim.Optimizer]]:
+        """What learns: name, parameter, and the optimiser that holds its moments."""
+        named = self.model.named_parameters()
+        return [(name, value, self.optimiser) for name, value in named if value.requires_grad]
+
     @property
     def rate(self) -> float:
         """The learning rate of the last step."""
         return rate_at(max(0, self.step - 1), self.steps, self.settings)
 
 
-def make_batches(lengths: np.ndarray, settings: Optimisation, seed: int, processes: int) -> Batches:
+def _has_idle(model: Model) -> bool:
+    """Whether something that learns gets no gradient: a pooler, or layers, that the head does not read."""
+    pooler = model.pooler is not None and model.pooler.weight.requires_grad and not model.head.pooled
+    count = len(model.encoder.shape.layers)
+    above = not model.encoder.shape.tied and max(layer % (count + 1) for layer in model.head.reads) < count
+    return pooler or above
+
+
+def task_loss(found: Any, packed: Packed[Tensor], answers: Tensor) -> Tensor:
+    """The loss, summed over windows, of what a head found: span logits (start, end), or class logits."""
+    if isinstance(found, tuple):
+        start, end = found
+        return span_loss(start, end, packed, answers)
+    return class_loss(found, answers)
+
+
+def make_batches(lengths: np.ndarray, settings: Optimisation | Frozen, seed: int, processes: int) -> Batches:
     """The batches of all processes together, one a step."""
+    accumulate = settings.accumulate if isinstance(settings, Optimisation) else 1
     if settings.windows is not None:
         batches = Batches(lengths, seed=seed, windows=settings.windows)
     else:
         batches = Batches(lengths, settings.tokens or TOKENS, seed)
-    least, shares = len(lengths) // batches.count(), processes * settings.accumulate
+    least, shares = len(lengths) // batches.count(), processes * accumulate
     if least < shares:
         raise LaconicError(
-            f"a step has {least} windows, too few for {processes} process(es) in {settings.accumulate} part(s) each; "
-            "make steps larger (optimisation.tokens or windows) or accumulate less"
+            f"a step has {least} windows, too few for {processes} process(es) in {accumulate} part(s) each; "
+            "make steps larger (tokens or windows) or accumulate less"
         )
     return batches
 

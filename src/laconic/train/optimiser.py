@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from laconic.train.recipe import Optimisation
+from laconic.train.recipe import Frozen, Optimisation
 
 
-def make_optimiser(parameters: Iterable[tuple[str, nn.Parameter]], settings: Optimisation) -> torch.optim.AdamW:
+def make_optimiser(
+    parameters: Iterable[tuple[str, nn.Parameter]], settings: Optimisation | Frozen
+) -> torch.optim.AdamW:
     """Fused AdamW over the named parameters that learn; norms and biases, all the vectors, do not decay."""
     learning = [value for _, value in parameters if value.requires_grad]
     groups: list[dict[str, Any]] = [
@@ -28,7 +30,7 @@ def make_optimiser(parameters: Iterable[tuple[str, nn.Parameter]], settings: Opt
     )
 
 
-def rate_at(step: int, steps: int, settings: Optimisation) -> float:
+def rate_at(step: int, steps: int, settings: Optimisation | Frozen) -> float:
     """The learning rate of step 0 … steps − 1.
 
     It rises in a line over the first w = ⌈warmup·steps⌉ steps, rate·(step + 1)/w, then with x = (step − w)/(steps − w)

@@ -15,20 +15,25 @@ Every key has a default but `model` and `data.train`. An unknown key is an error
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from laconic.errors import LaconicError
 from laconic.train.tables import dump_toml, fill
 
+NAME = re.compile(r"\w[\w+ -]*")  # of a head: it is a folder's name, and a part of words such as frozen.heads.lp.rate
+TAKEN = ("encoder", "checkpoints", "tensorboard")  # what else lies in the folder of a stage
+
 
 @dataclass(frozen=True)
 class Data:
     """Which questions, and how they become windows.
 
+    task: "span", answers to find; "answerable", whether there is one; "glue", classes of sentences in GLUE's tables
     train: files or hub datasets (`name:split`), one or a list; evaluate: one, or "" for none
     fraction: of the training questions, drawn by the seed; a smaller fraction is a part of a larger one
     max_length, step, question_limit: of the windows, as in `laconic.text.make_windows`
@@ -36,10 +41,15 @@ class Data:
 
     train: tuple[str, ...]
     evaluate: str = ""
+    task: Literal["span", "answerable", "glue"] = "span"
     fraction: float = 1.0
     max_length: int = 384
     step: int = 128
     question_limit: int = 64
+
+    def window_settings(self) -> dict[str, int]:
+        """What a model folder remembers of its windows."""
+        return {"max_length": self.max_length, "step": self.step, "question_limit": self.question_limit}
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,54 @@ class Optimisation:
 
 
 @dataclass(frozen=True)
+class Frozen:
+    """Heads that learn on the states of the frozen encoder, all in one pass.
+
+    at: the epochs of the encoder at which it is frozen, 0 being the encoder as it was loaded; by default its end
+    heads: by name, a line or table of `laconic.heads`, or a table with `head` and settings of its own over those here:
+    rate, schedule, restarts, warmup, decay, clip
+    """
+
+    at: tuple[float, ...] = ()
+    heads: dict[str, Any] = field(default_factory=dict)
+    epochs: float = 1.0
+    rate: float = 1e-3
+    tokens: int | None = None
+    windows: int | None = None
+    schedule: Literal["linear", "constant", "cosine"] = "constant"
+    restarts: int = 0
+    warmup: float = 0.0
+    decay: float = 0.0
+    clip: float = 1.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def each(self) -> dict[str, tuple[Any, Frozen]]:
+        """Of every head, by name, its line or table, and how it learns."""
+        found = {}
+        for name, value in self.heads.items():
+            table = value if isinstance(value, Mapping) and "head" in value else {"head": value}
+            own = asdict(fill(OfOne, table, "recipe", f"frozen.heads.{name}."))
+            head = own.pop("head")
+            found[name] = head, replace(self, **{key: value for key, value in own.items() if value is not None})
+        return found
+
+
+@dataclass(frozen=True)
+class OfOne:
+    """A head of `Frozen` with settings of its own."""
+
+    head: Any
+    rate: float | None = None
+    schedule: Literal["linear", "constant", "cosine"] | None = None
+    restarts: int | None = None
+    warmup: float | None = None
+    decay: float | None = None
+    clip: float | None = None
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """When to look: at which epochs, fractions too, to evaluate and to save a model; the end is always both."""
 
@@ -92,39 +150,50 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training run, described whole. `tuning` and `head` are tables of `laconic.tune` and `laconic.heads`."""
+    """A training run, described whole: `tuning` as in `laconic.tune`, `head` (or its line) as in `laconic.heads`."""
 
     model: str
     data: Data
     seed: int = 0
     tuning: dict[str, Any] = field(default_factory=lambda: {"kind": "full"})
-    head: dict[str, Any] = field(default_factory=lambda: {"kind": "span"})
+    head: Any = field(default_factory=lambda: {"kind": "span"})
     optimisation: Optimisation = Optimisation()
+    frozen: Frozen = field(default_factory=Frozen)
     evaluation: Evaluation = Evaluation()
     checkpoints: Checkpoints = Checkpoints()
 
     def __post_init__(self) -> None:
         """Refuse values that no run can be made of."""
-        o, d = self.optimisation, self.data
+        o, d, f = self.optimisation, self.data, self.frozen
         _check(bool(d.train), "data.train", d.train, "name at least one file or hub dataset")
         _check(0 < d.fraction <= 1, "data.fraction", d.fraction, "above 0, at most 1")
         _check(self.seed >= 0, "seed", self.seed, "not negative")
-        _check(o.epochs > 0, "optimisation.epochs", o.epochs, "above 0")
-        _check(o.rate > 0, "optimisation.rate", o.rate, "above 0")
-        _check(o.tokens is None or o.windows is None, "optimisation.tokens", o.tokens, "given, or windows: not both")
-        for key, count in (("tokens", o.tokens), ("windows", o.windows), ("accumulate", o.accumulate)):
-            _check(count is None or count > 0, f"optimisation.{key}", count, "at least 1")
-        _check(0 <= o.warmup < 1, "optimisation.warmup", o.warmup, "a part of all steps: at least 0, below 1")
-        _check(o.restarts == 0 or o.schedule == "cosine", "optimisation.restarts", o.restarts, "0 but for cosine")
-        for key, size in (("restarts", o.restarts), ("clip", o.clip), ("decay", o.decay), ("epsilon", o.epsilon)):
-            _check(size >= 0, f"optimisation.{key}", size, "not negative")
-        for key, part in (("beta1", o.beta1), ("beta2", o.beta2), ("dropout", o.dropout)):
-            _check(0 <= (part or 0) < 1, f"optimisation.{key}", part, "at least 0, below 1")
+        idle = o.epochs == 0 and bool(f.heads)  # heads on the encoder as it is
+        _check(o.epochs > 0 or idle, "optimisation.epochs", o.epochs, "above 0, or 0 with frozen.heads")
+        _check(o.accumulate > 0, "optimisation.accumulate", o.accumulate, "at least 1")
+        _check(0 <= (o.dropout or 0) < 1, "optimisation.dropout", o.dropout, "at least 0, below 1")
+        _check_learning("optimisation", o)
+        _check_head("head", self.head)
+        self._check_frozen()
         longest, seconds = self.evaluation.max_answer_tokens, self.checkpoints.seconds
         _check(longest > 0, "evaluation.max_answer_tokens", longest, "at least 1")
         _check(seconds >= 0, "checkpoints.seconds", seconds, "not negative")
         for at in (*self.evaluation.at, *self.evaluation.snapshots):
             _check(0 < at <= o.epochs, "evaluation.at, snapshots", at, f"above 0, at most {o.epochs:g} epochs")
+
+    def _check_frozen(self) -> None:
+        f, epochs = self.frozen, self.optimisation.epochs
+        _check(f.epochs > 0, "frozen.epochs", f.epochs, "above 0")
+        _check_learning("frozen", f)
+        for at in f.at:
+            _check(0 <= at <= epochs, "frozen.at", at, f"at least 0, at most {epochs:g} epochs")
+        for name in f.heads:
+            good = NAME.fullmatch(name) and name.strip() == name and name not in TAKEN
+            wanted = f"of letters, digits, _, +, - and spaces between them, and none of {', '.join(TAKEN)}"
+            _check(bool(good), "the name of a head in frozen.heads", name, wanted)
+        for name, (head, settings) in f.each().items():
+            _check_head(f"frozen.heads.{name}", head)
+            _check_learning(f"frozen.heads.{name}", settings)
 
     def to_toml(self) -> str:
         """The recipe with all defaults written out; reads back as the same recipe."""
@@ -173,6 +242,24 @@ def _override(table: dict[str, Any], word: str) -> None:
     table[last] = value
 
 
+def _check_learning(where: str, s: Optimisation | Frozen) -> None:
+    """What the encoder and the heads on it have in common."""
+    _check(s.rate > 0, f"{where}.rate", s.rate, "above 0")
+    _check(s.tokens is None or s.windows is None, f"{where}.tokens", s.tokens, "given, or windows: not both")
+    for key, count in (("tokens", s.tokens), ("windows", s.windows)):
+        _check(count is None or count > 0, f"{where}.{key}", count, "at least 1")
+    _check(0 <= s.warmup < 1, f"{where}.warmup", s.warmup, "a part of all steps: at least 0, below 1")
+    _check(s.restarts == 0 or s.schedule == "cosine", f"{where}.restarts", s.restarts, "0 but for cosine")
+    for key, size in (("restarts", s.restarts), ("clip", s.clip), ("decay", s.decay), ("epsilon", s.epsilon)):
+        _check(size >= 0, f"{where}.{key}", size, "not negative")
+    for key, part in (("beta1", s.beta1), ("beta2", s.beta2)):
+        _check(0 <= part < 1, f"{where}.{key}", part, "at least 0, below 1")
+
+
+def _check_head(where: str, value: Any) -> None:
+    _check(isinstance(value, str | Mapping), where, value, "a line or a table of a head; see docs/heads.md")
+
+
 def _check(good: bool, key: str, value: Any, wanted: str) -> None:
     if not good:
         raise LaconicError(f"recipe: {key} is {value!r}; it must be {wanted}")
@@ -181,5 +268,6 @@ def _check(good: bool, key: str, value: Any, wanted: str) -> None:
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in table.items():
-        found.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value})
+        inner = isinstance(value, Mapping) and bool(value)
+        found.update(_flat(value, f"{prefix}{key}.") if inner else {prefix + key: value})
     return found

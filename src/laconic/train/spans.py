@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,14 +16,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from laconic.errors import LaconicError
-from laconic.text import Question, Tokens, Windows, make_windows, read, targets
+from laconic.text import Tokens, Windows, make_windows, read, targets
 from laconic.text.packed import Packed
 from laconic.train.recipe import Data
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Windows to learn from. answers: (n, 2), the answer's first and last token inside each window, (0, 0) for none."""
+    """Windows to learn from.
+
+    answers: (n, 2), the answer's first and last token inside each window, (0, 0) for none; or (n,), a class of each
+    """
 
     windows: Windows
     answers: np.ndarray
@@ -43,8 +49,8 @@ def span_examples(data: Data, tokens: Tokens, seed: int = 0) -> Examples:
     return Examples(windows, targets(windows, questions))
 
 
-def part_of(questions: Sequence[Question], fraction: float, seed: int) -> list[Question]:
-    """A random part of the questions in their order; a smaller fraction is a part of a larger one."""
+def part_of(questions: Sequence[Item], fraction: float, seed: int) -> list[Item]:
+    """A random part of questions, or of other things, in order; a smaller fraction is a part of a larger one."""
     keys = np.random.PCG64(np.random.SeedSequence([seed, 0xF2AC])).random_raw(len(questions))
     count = max(1, round(fraction * len(questions)))
     return [questions[i] for i in np.sort(np.argsort(keys, kind="stable")[:count])]
@@ -59,7 +65,8 @@ class Feed:
         self._starts = windows.starts[:-1]
         self._ids = torch.from_numpy(windows.ids).to(device)
         self._types = torch.from_numpy(windows.types).to(device)
-        self._answers = torch.from_numpy(examples.answers.astype(np.int64)).to(device)
+        answers = examples.answers if examples.answers.dtype.kind == "f" else examples.answers.astype(np.int64)
+        self._answers = torch.from_numpy(answers).to(device)
         self._device = device
 
     def batch(self, indices: np.ndarray) -> tuple[Packed[Tensor], Tensor]:

@@ -47,13 +47,19 @@ def dump_toml(table: Mapping[str, Any]) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Strings, numbers, booleans and lists are written in TOML as in JSON, but that TOML wants DEL escaped."""
+    """Strings, numbers and booleans are written in TOML as in JSON, but that TOML wants DEL escaped."""
+    if isinstance(value, Mapping):  # a table inside a table
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
     if is_dataclass(kind) and isinstance(kind, type):
         return fill(kind, value, where, f"{key}.")
+    if kind is Any:
+        return value
     origin = get_origin(kind)
     if origin in (Union, UnionType):  # `int | None`
         return _convert(next(k for k in get_args(kind) if k is not NoneType), value, where, key)
