@@ -1,6 +1,8 @@
 """Chains: sizes, what they read, life in a model folder, and how they behave on a device."""
 
+import re
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -122,6 +124,16 @@ class TestSizes:
     )
     def test_convolutions_are_near_their_share_of_bert_large(self, line, share):
         assert 100 * size(line) / 335_143_938 == pytest.approx(share, rel=0.05)
+
+    def test_the_tables_of_the_documentation_are_true(self):
+        text = (Path(__file__).parents[2] / "docs/heads.md").read_text(encoding="utf-8")
+        spans, classes = text.partition("## BERTVision")[2].partition("## Layer attention")[0].split("| classes,")
+        rows = 0
+        for part, settings in ((spans, {}), (classes, {"labels": 2, "pooled": True})):
+            for line, count in re.findall(r"\| `([^`]+)`[^|]*\| ([\d,]+) \|", part):
+                assert size(line, **settings) == int(count.replace(",", "")), line
+                rows += 1
+        assert rows == 23 + 6
 
     @pytest.mark.parametrize(("labels", "queries"), [(None, 2), (5, 5)])
     @pytest.mark.parametrize(

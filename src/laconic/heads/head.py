@@ -14,7 +14,7 @@ class Head(Protocol):
     """From layer states to logits. A head is an `nn.Module` with these names.
 
     task "span":  forward(states, packed) → start logits (T,), end logits (T,); states are (T, h), one for each
-                  layer in `reads`
+                  layer in `reads`: a sequence, or one tensor of (layers, T, h)
     task "class": forward(first) → (n, labels); `first` are (n, h), the states of each window's first token, one for
                   each layer in `reads`, and after them the output of the pooler if `pooled`
     reads:        the layers wanted: 0 is the embeddings, −1 the last layer
