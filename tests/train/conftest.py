@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from laconic.cli import main
+from laconic.train import make_recipe, train
+from train.heads_material import HEADS, frozen_table
 from train.material import make_model, make_questions
 
 
@@ -33,6 +35,18 @@ def lively(material, minilm, tmp_path_factory):
     """The same with wide weights (σ = 0.3), so that states and answers differ by far more than rounding."""
     model = make_model(tmp_path_factory.mktemp("lively") / "small", minilm, initializer_range=0.3)
     return SimpleNamespace(model=model, train=material.train, dev=material.dev)
+
+
+@pytest.fixture(scope="session")
+def staged(lively, tmp_path_factory):
+    """A run of seven heads at three moments of the encoder, in one command."""
+    folder = tmp_path_factory.mktemp("frozen") / "run"
+    told = []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # a fixture of the session comes before `one_thread`
+    facts = train(make_recipe(frozen_table(lively, HEADS)), folder, device="cpu", tell=told.append)
+    torch.set_num_threads(threads)
+    return SimpleNamespace(folder=folder, facts=facts, told=told, frozen=folder / "frozen")
 
 
 @pytest.fixture

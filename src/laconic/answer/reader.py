@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from laconic.answer.batched import over_windows
 from laconic.answer.decode import Decoded, Rule, decode
 from laconic.answer.old_inputs import Pair, old_pairs
 from laconic.answer.pipeline_rule import pipeline_answers
@@ -24,7 +25,7 @@ from laconic.answer.spans import Answer, SpanLogits
 from laconic.errors import LaconicError
 from laconic.files import read_json
 from laconic.hub import ModelFiles, find_model
-from laconic.text import Question, Tokens, Windows, by_length, iter_windows, make_windows
+from laconic.text import Question, Tokens, Windows, iter_windows, make_windows
 from laconic.text.packed import Packed
 
 GROUP = 2048  # questions of one call that are windowed and answered together: bounds memory for any number of them
@@ -138,17 +139,8 @@ class Reader:
 
     def logits(self, windows: Windows, progress: Progress | None = None) -> SpanLogits:
         """Span logits of all windows, computed in batches of similar length. (T,) float32 each."""
-        start, end = (np.empty(len(windows.ids), np.float32) for _ in range(2))
-        done = 0
-        budget = max(self.runner.budget, int(windows.lengths.max(initial=1)))
-        for indices in by_length(windows.lengths, budget):
-            lengths = windows.lengths[indices]
-            begins = np.repeat(windows.starts[indices] - np.cumsum(lengths) + lengths, lengths)
-            place = begins + np.arange(len(begins))
-            start[place], end[place] = self.runner(windows.packed(indices))
-            done += len(indices)
-            if progress:
-                progress(done, len(windows))
+        found = over_windows(windows, self.runner.budget, self.runner, progress)
+        start, end = found or (np.empty(0, np.float32),) * 2  # there were no windows
         return SpanLogits(start, end)
 
     def decode(
