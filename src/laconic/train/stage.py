@@ -141,7 +141,6 @@ class _Stage:
                 "parameters": learner.parameters,
                 "rate": learner.settings.rate,
                 "quality": last.get(learner.name, {}),
-                **_layer_weights(learner.head),
             }
             for learner in loop.learners
         }
@@ -205,9 +204,3 @@ class _Stage:
                 part.append(logits.float().cpu().numpy())
         back = np.argsort(np.concatenate(order))
         return [np.concatenate(part)[back] for part in parts]
-
-
-def _layer_weights(head: Any) -> dict[str, Any]:
-    """How much a head takes of each layer, where its weights say so."""
-    weights = getattr(head, "layer_weights", None)
-    return {} if weights is None else {"layer_weights": weights()}

@@ -1,7 +1,7 @@
 """One kernel, two doors: a torch operator for compiled graphs, and a plain function for everything else.
 
-`torch.compile` takes an operator of `torch.library` whole. But each call of one costs the host about 0.3 ms in
-dispatching, in a step of a small encoder as much as all its matrix products, so eager mode goes around it.
+`torch.compile` takes an operator of `torch.library` whole. But each call of one with a gradient cost the host
+0.15 to 0.3 ms in a profile on the H200's machine, a fifth of a small encoder's step, so eager mode goes around it.
 """
 
 from __future__ import annotations
