@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import statistics
 import time
 from collections.abc import Sequence
@@ -24,9 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from laconic.text.source import read_source
+from pool import Job, best_rate, collect, hold_out, overrides, read, slug, spread, submit, workers
 
 RECIPES = Path(__file__).parent.parent / "recipes" / "hulburd"
 FULL = (5e-5, 1e-4, 2e-4, 4e-4)
@@ -65,119 +62,33 @@ SIX_ABOVE = Row('L6, norms "above"', "l6", PART, ("tuning.norms=above",))
 BEST_CNN_FULL = Row("L12 CACNN", "l12-cacnn-vectorised-5", FULL)
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run: the overrides over a recipe, and where it goes."""
-
-    recipe: str
-    words: tuple[str, ...]
-    out: str
-
-
-def hold_out(train: Path, folder: Path, part: float) -> tuple[Path, Path]:
-    """Split a SQuAD file by article: about `part` of the questions go to the second file."""
-    data = json.loads(read_source(train))
-    sizes = [sum(len(p["qas"]) for p in article["paragraphs"]) for article in data["data"]]
-    order = np.random.default_rng(0).permutation(len(sizes))
-    held = set(order[np.cumsum(np.array(sizes)[order]) <= part * sum(sizes)].tolist())
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "search-train.json", folder / "search-held-out.json"
-    for path, inside in zip(paths, (False, True)):
-        articles = [article for i, article in enumerate(data["data"]) if (i in held) == inside]
-        path.write_text(json.dumps({"version": "v2.0", "data": articles}), encoding="utf-8")
-    return paths
-
-
-def words(options: argparse.Namespace, row: Row, rate: float, epochs: float, train: Any, evaluate: Any) -> list[str]:
-    """The overrides that bring a recipe of the paper to this model, these data and this many epochs."""
-    return [
-        *row.words,
-        f"model={options.model}",
-        f"data.train={train}",
-        f"data.evaluate={evaluate}",
-        f"optimisation.epochs={epochs}",
-        f"optimisation.rate={rate}",
-        f"optimisation.tokens={options.tokens}",
-        "checkpoints.seconds=3600",
-    ]
-
-
-def read(job: Job) -> Any:
-    """The recipe of a job. The papers' 8 windows a step give way to a budget of tokens."""
-    from laconic.train import read_recipe
-
-    recipe = read_recipe(RECIPES / f"{job.recipe}.toml", [w for w in job.words if "optimisation.tokens" not in w])
-    tokens = next(int(w.partition("=")[2]) for w in job.words if "optimisation.tokens" in w)
-    return replace(recipe, optimisation=replace(recipe.optimisation, windows=None, tokens=tokens))
-
-
-_prepared: dict[Any, Any] = {}
-
-
-def receive(prepared: dict[Any, Any]) -> None:
-    """A worker takes the data, tokenised once for all."""
-    import torch
-
-    torch.set_num_threads(1)
-    _prepared.update(prepared)
-
-
-def work(job: Job) -> dict[str, Any]:
-    """Run one job."""
-    from laconic.train import train
-
-    recipe = read(job)
-    begin = time.perf_counter()
-    facts = train(recipe, job.out, prepared=_prepared[recipe.data])
-    return {**facts, "wall": time.perf_counter() - begin}
-
-
-@dataclass
-class Workers:
-    """Processes beside each other, and the order in which their work was asked for."""
-
-    pool: Any
-
-    def submit(self, jobs: Sequence[Job]) -> dict[str, Any]:
-        """Queue jobs; what will come of each, by its folder."""
-        return {job.out: self.pool.apply_async(work, (job,)) for job in jobs}
-
-
-def collect(waiting: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Wait for jobs and show what they found."""
-    found = {out: result.get() for out, result in waiting.items()}
-    for out, facts in found.items():
-        scores = f"F1 {facts['quality']['f1']:6.2f}  best {facts['quality']['best_f1']:6.2f}"
-        print(f"{Path(out).name:44s} {scores}  {facts['wall']:6.1f} s", flush=True)
-    return found
+def make_job(
+    options: argparse.Namespace, row: Row, rate: float, epochs: float, data: tuple[Any, Any], out: str, *more: str
+) -> Job:
+    """A row at some rate on such data: those to learn from, those to be scored on."""
+    over = overrides(options.model, *data, rate, epochs)
+    return Job(RECIPES / f"{row.recipe}.toml", (*row.words, *over, *more), options.tokens, f"{options.out}/{out}")
 
 
 def search_jobs(row: Row, options: argparse.Namespace) -> list[Job]:
     """A row at each of its rates."""
-    made = []
-    for rate in row.rates:
-        overrides = words(options, row, rate, options.search_epochs, options.search_train, options.held_out)
-        made.append(Job(row.recipe, tuple(overrides), f"{options.out}/search/{slug(row.name)}-{rate:g}"))
-    return made
+    data, name = (options.search_train, options.held_out), slug(row.name)
+    return [make_job(options, row, rate, options.search_epochs, data, f"search/{name}-{rate:g}") for rate in row.rates]
 
 
 def final_jobs(row: Row, rate: float, options: argparse.Namespace) -> list[Job]:
     """A row at its rate, with each seed."""
-    made = []
-    for seed in range(options.seeds):
-        overrides = words(options, row, rate, options.epochs, options.train, options.evaluate)
-        made.append(Job(row.recipe, (*overrides, f"seed={seed}"), f"{options.out}/final/{slug(row.name)}-seed{seed}"))
-    return made
+    data, name = (options.train, options.evaluate), slug(row.name)
+    return [
+        make_job(options, row, rate, options.epochs, data, f"final/{name}-seed{seed}", f"seed={seed}")
+        for seed in range(options.seeds)
+    ]
 
 
 def by_rate(row: Row, found: dict[str, dict[str, Any]], options: argparse.Namespace) -> dict[str, float]:
     """F1 at the best threshold on held-out articles, by rate."""
     jobs = zip(row.rates, search_jobs(row, options))
     return {f"{rate:g}": found[job.out]["quality"]["best_f1"] for rate, job in jobs}
-
-
-def best_rate(scores: dict[str, float]) -> float:
-    return float(max(scores, key=lambda rate: scores[rate]))
 
 
 def timing(rows: Sequence[Row], rates: dict[str, float], options: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -197,8 +108,7 @@ def timing(rows: Sequence[Row], rates: dict[str, float], options: argparse.Names
     prepared: Any = None
     feed: Any = None
     for row in rows:
-        job = Job(row.recipe, tuple(words(options, row, rates[row.name], 1000, options.train, options.evaluate)), "")
-        recipe = read(job)
+        recipe = read(make_job(options, row, rates[row.name], 1000, (options.train, options.evaluate), ""))
         model = build_model(recipe)
         prepared = prepared or prepare(recipe, model)
         feed = feed or Feed(prepared.examples, device)
@@ -235,47 +145,31 @@ def full_cnn(name: str) -> Row:
     return replace(BEST_CNN_FULL, name=name.replace("L0", "L12"), words=over)
 
 
-def tokenised(jobs: Sequence[Job]) -> dict[Any, Any]:
-    """The data of these jobs."""
-    from laconic.train import build_model, prepare
-
-    found: dict[Any, Any] = {}
-    for recipe in map(read, jobs):
-        if recipe.data not in found:
-            found[recipe.data] = prepare(recipe, build_model(recipe))
-    return found
-
-
 def grid(rows: list[Row], options: argparse.Namespace) -> dict[str, Any]:
     """Search and train all rows; the better context-aware CNN is added to `rows` with all layers tuned."""
     searched = [row for row in rows if row != SIX_ABOVE]
-    data = tokenised([*search_jobs(rows[0], options), *final_jobs(rows[0], 1e-4, options)])
-    with multiprocessing.get_context("spawn").Pool(options.workers, receive, (data,)) as pool:
-        workers = Workers(pool)
-        found = collect(workers.submit([job for row in searched for job in search_jobs(row, options)]))
+    samples = [*search_jobs(rows[0], options), *final_jobs(rows[0], 1e-4, options)]
+    with workers(options.workers, samples) as pool:
+        found = collect(submit(pool, [job for row in searched for job in search_jobs(row, options)]))
         scores = {row.name: by_rate(row, found, options) for row in searched}
         extra = None
         cnn = [row for row in rows if "CACNN" in row.name]
         if cnn:
             better = max(cnn, key=lambda row: max(scores[row.name].values()))
             extra = full_cnn(better.name)
-        more = workers.submit(search_jobs(extra, options) if extra else [])
+        more = submit(pool, search_jobs(extra, options) if extra else [])
         rates = {name: best_rate(table) for name, table in scores.items()}
         if SIX_ABOVE in rows:
             rates[SIX_ABOVE.name] = rates.get("L6", SIX_ABOVE.rates[1])
-        waiting = workers.submit([job for row in rows for job in final_jobs(row, rates[row.name], options)])
+        waiting = submit(pool, [job for row in rows for job in final_jobs(row, rates[row.name], options)])
         if extra:
             scores[extra.name] = by_rate(extra, collect(more), options)
             rates[extra.name] = best_rate(scores[extra.name])
-            waiting |= workers.submit(final_jobs(extra, rates[extra.name], options))
+            waiting += submit(pool, final_jobs(extra, rates[extra.name], options))
             rows.append(extra)
         done = collect(waiting)
     final = {row.name: [done[job.out] for job in final_jobs(row, rates[row.name], options)] for row in rows}
     return {"scores": scores, "rates": rates, "final": final}
-
-
-def slug(name: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in name.lower()).replace("--", "-").strip("-")
 
 
 def table(results: dict[str, Any]) -> str:
@@ -294,11 +188,6 @@ def table(results: dict[str, Any]) -> str:
             f"{cost['train_seconds']:.1f} | {cost['inference_seconds']:.2f} | {score:.2f} |"
         )
     return "\n".join(lines)
-
-
-def spread(values: Sequence[float]) -> str:
-    mean = statistics.mean(values)
-    return f"{mean:.1f} ± {statistics.stdev(values):.1f}" if len(values) > 1 else f"{mean:.1f}"
 
 
 def plot(results: dict[str, Any], folder: Path) -> None:

@@ -1,18 +1,22 @@
 """Every recipe that ships can be read, and its tuning and heads fit the model that it names."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from laconic.encoder import Encoder, LayerShape, Model, Shape
 from laconic.heads import build_head
+from laconic.text import read_glue
 from laconic.train import read_recipe
 from laconic.tune import apply, build_tuning
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
 SHAPES = {
     "bert-base-cased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996),
+    "bert-base-uncased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=30522),
     "bert-large-uncased": Shape.uniform(layers=24, hidden=1024, heads=16, vocab=30522),
     "albert-base-v2": Shape(30000, 512, 2, 128, 768, (LayerShape(12, 64, 64, 3072),) * 12, tied=True),
 }
@@ -27,6 +31,18 @@ PUBLISHED = {
     "l0-a768": 28_388_354,
     "l12-a64": 110_691_074,
 }
+# Parameters of paper 2's heads for classes, at 26 channels of 1,024: the authors count in their Xceptions the running
+# means and variances of batch normalisation too, 2,944 in the short one.
+CLASSES = {
+    "lp": 2_077,
+    "lp-adapter-386": 398_499,
+    "ap-adapter-386": 398_472,
+    "xception-short": 267_010 - 2_944,
+    "xception-short-cls": 269_058 - 2_944,
+    "xception-full": 20_662_106,
+}
+BERTVISION = {"heads", "less-data", "answerable", "mrpc", "rte", "sst2", "cola"}
+LABELS = {"answerable": 2, "glue": 2, "span": None}  # of the tasks that recipes have
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -37,8 +53,10 @@ def test_a_recipe_fits_its_model(path):
     with torch.device("meta"):
         model = Model(Encoder(shape), build_head(recipe.head, *sizes), pooler=True)
         apply(model, build_tuning(recipe.tuning))
-        for line in recipe.frozen.heads.values():
-            assert build_head(line, *sizes).task == "span"
+        heads = {name: build_head(head, *sizes) for name, (head, _) in recipe.frozen.each().items()}
+    for head in (model.head, *heads.values()):
+        assert (head.task == "span") == (recipe.data.task == "span")
+        assert head.to_json().get("labels") == LABELS[recipe.data.task]
     learning = sum(value.numel() for value in model.parameters() if value.requires_grad)
     assert learning == PUBLISHED.get(path.stem, learning)
     assert 0 < learning <= sum(value.numel() for value in model.parameters())
@@ -46,3 +64,53 @@ def test_a_recipe_fits_its_model(path):
 
 def test_every_row_of_the_tables_has_a_recipe():
     assert PUBLISHED.keys() <= {path.stem for path in RECIPES if path.parent.name == "hulburd"}
+    assert {path.stem for path in RECIPES if path.parent.name == "bertvision"} == BERTVISION
+
+
+def bertvision(stem):
+    return read_recipe(next(path for path in RECIPES if (path.parent.name, path.stem) == ("bertvision", stem)))
+
+
+def count(recipe, shape):
+    with torch.device("meta"):
+        heads = {n: build_head(head, shape.hidden, len(shape.layers)) for n, (head, _) in recipe.frozen.each().items()}
+    return {name: sum(value.numel() for value in head.parameters()) for name, head in heads.items()}
+
+
+def test_heads_for_answer_or_no_answer_have_the_published_sizes():
+    recipe = bertvision("answerable")
+    assert count(recipe, SHAPES[recipe.model]) == CLASSES
+    frozen = recipe.frozen
+    assert (frozen.at, frozen.epochs, frozen.evaluate) == ((0.2, 1, 3), 10, tuple(range(1, 11)))
+    # What the states of all windows of SQuAD 2.0 take in fp32, by FACTS: 131,911 and 12,227 of them.
+    assert frozen.cache * 10**9 > (131_911 + 12_227) * 25 * 1024 * 4
+
+
+@pytest.mark.parametrize(("stem", "task"), [("mrpc", "MRPC"), ("rte", "RTE"), ("sst2", "SST-2"), ("cola", "CoLA")])
+def test_glue_is_named_as_the_hub_names_it(stem, task, monkeypatch):
+    """The sources are read as they stand, by a stand-in for the package `datasets`."""
+    asked = []
+
+    def load_dataset(name, part, split):
+        asked.append((name, part, split))
+        return [{"sentence": "A", "sentence1": "A", "sentence2": "B", "label": label} for label in (0, 1)]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    data = bertvision(stem).data
+    for source in (*data.train, data.evaluate):
+        assert read_glue(source).task == task
+    assert asked == [("nyu-mll/glue", stem, "train"), ("nyu-mll/glue", stem, "validation")]
+
+
+def test_heads_of_glue_differ_in_nothing_but_the_data():
+    tasks = [bertvision(stem) for stem in ("mrpc", "rte", "sst2", "cola")]
+    assert all(recipe.frozen.heads == tasks[0].frozen.heads for recipe in tasks)
+    assert all(recipe.optimisation == tasks[0].optimisation for recipe in tasks)
+    assert tasks[0].optimisation.schedule == "constant"  # so that a snapshot is what a shorter run gives
+
+
+def test_less_data_is_the_run_of_all_heads_looked_at_on_its_way():
+    less, whole = bertvision("less-data"), bertvision("heads")
+    assert less.frozen.heads.items() <= whole.frozen.heads.items()
+    assert (less.data, less.optimisation) == (whole.data, whole.optimisation)
+    assert less.frozen.evaluate == (0.01, 0.03, *(n / 10 for n in range(1, 11)))

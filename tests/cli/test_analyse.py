@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from laconic.cli.analyse import analyse
 from laconic.errors import LaconicError
+from laconic.report.plots import _curves
 
 app = typer.Typer()
 app.command()(analyse)
@@ -268,7 +269,123 @@ def test_the_real_command_line_needs_neither_torch_nor_matplotlib(folder):
 
     result = laconic(folder / "one", folder / "two", "--json")
     assert (result.returncode, json.loads(result.stdout)["questions"]) == (0, 5)
+    stage = write_stage(folder / "epoch-1", {"lp": curve(1, 2, 3)})
+    result = laconic("--curves", stage, "--json")
+    assert (result.returncode, len(json.loads(result.stdout)["stages"])) == (0, 1)
     result = laconic(folder)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"laconic: {folder}: has no answers.jsonl.gz;")
     assert result.stderr.count("\n") == 1
+
+
+def write_stage(stage, heads):
+    stage.mkdir(parents=True)
+    (stage / "log.jsonl").write_text("")
+    (stage / "metrics.json").write_text(json.dumps({"heads": heads}))
+    return stage
+
+
+def curve(*scores):
+    """Scores of answers at 1 %, 10 % and all of the data."""
+    looks = zip((0.01, 0.1, 1.0), scores, strict=True)
+    return {
+        "curve": [{"epoch": e, "step": i, "total": 5, "f1": f1, "best_f1": f1 + 1} for i, (e, f1) in enumerate(looks)]
+    }
+
+
+class TestCurves:
+    @pytest.fixture
+    def stage(self, tmp_path):
+        own = {"encoder": {"quality": {"total": 5, "f1": 55.5, "best_f1": 56.5}}}
+        heads = {"lp": curve(10, 20, 30.125), "a <b> & $c": curve(40, 50, 60), **own}
+        write_stage(tmp_path / "run/frozen/epoch-10", {"lp": curve(1, 2, 3)})
+        return write_stage(tmp_path / "run/frozen/epoch-2", heads)
+
+    def test_a_stage(self, stage):
+        (found,) = run_json(stage, "--curves")["stages"]
+        assert (found["stage"], found["metrics"], found["epochs"]) == (str(stage), ["f1", "best_f1"], [0.01, 0.1, 1])
+        assert [look["best_f1"] for look in found["heads"]["lp"]] == [11, 21, 31.125]
+        assert found["heads"].keys() == {"lp", "a <b> & $c"}
+        assert found["encoder"]["f1"] == 55.5
+        out, _ = run("--curves", stage)
+        tables = [line for line in out.splitlines() if line[:1] in ("┃", "│")]
+        cells = [[cell.strip() for cell in line.strip("┃│").replace("┃", "│").split("│")] for line in tables]
+        assert cells[:4] == [
+            ["head", "0.01", "0.1", "1"],
+            ["the encoder's own", "55.50", "55.50", "55.50"],
+            ["lp", "10.00", "20.00", "30.12"],
+            ["a <b> & $c", "40.00", "50.00", "60.00"],
+        ]
+        assert cells[6] == ["lp", "11.00", "21.00", "31.12"]
+        assert "F1 at the best threshold by epochs of the heads" in " ".join(out.split())
+
+    def test_a_run_has_all_its_stages_in_order(self, stage):
+        found = run_json("--curves", stage.parents[1])["stages"]
+        assert [one["stage"] for one in found] == [str(stage), str(stage.parent / "epoch-10")]
+        assert "encoder" not in found[1]
+
+    def test_many_epochs_stay_within_the_page(self, tmp_path):
+        looks = [{"epoch": i / 20, "step": i, "acc": float(i), "f1": 50.0} for i in range(1, 21)]
+        stage = write_stage(tmp_path / "epoch-1", {"a head with a very long name, too long": {"curve": looks}})
+        out, _ = run("--curves", stage)
+        assert max(map(len, out.splitlines()[1:])) <= 100
+        assert out.count("accuracy by epochs of the heads") == 3
+        assert "19.00" in out
+
+    def test_plots(self, stage, tmp_path):
+        other = write_stage(tmp_path / "other/frozen/epoch-2", {"lp": curve(1, 2, 3)})
+        _, told = run("--curves", stage.parents[1], other, "--plots", tmp_path / "plots")
+        assert f"3 plots in {tmp_path / 'plots'}" in told
+        files = {path.name: path for path in (tmp_path / "plots").iterdir()}
+        assert files.keys() == {"curves-epoch-2.svg", "curves-epoch-10.svg", "curves-epoch-2~2.svg"}
+        text = files["curves-epoch-2.svg"].read_text("utf-8")
+        assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
+        for words in ("a &lt;b&gt; &amp; $c", "the encoder's own", "F1 at the best threshold"):
+            assert words in text
+        assert "the encoder's own" not in files["curves-epoch-2~2.svg"].read_text("utf-8")
+        first = {name: path.read_bytes() for name, path in files.items()}
+        run("--curves", stage.parents[1], other, "--plots", tmp_path / "plots")
+        assert {name: path.read_bytes() for name, path in files.items()} == first
+
+    @pytest.mark.parametrize(("last", "scale"), [(0.2, "linear"), (0.21, "log")])
+    def test_the_axis_is_logarithmic_where_epochs_span_much(self, last, scale):
+        looks = [{"epoch": epoch, "f1": 1.0} for epoch in (0.01, last)]
+        stage = {"stage": "x", "metrics": ["f1"], "epochs": [0.01, last], "heads": {"lp": looks}}
+        (axes,) = _curves(stage).axes
+        assert axes.get_xscale() == scale
+
+    def test_mistakes(self, stage, tmp_path, folder):
+        assert "nowhere: no such folder" in mistake("--curves", tmp_path / "nowhere")
+        assert "data.json: is not a folder" in mistake("--curves", folder / "data.json")
+        assert mistake("--curves") == "name at least one run folder to analyse"
+        assert "it takes no --data and no --threshold" in mistake("--curves", stage, "--threshold", "best")
+        assert "it takes no --data and no --threshold" in mistake("--curves", stage, "--data", folder / "data.json")
+        assert "one/metrics.json: has no heads; --curves wants a run with frozen.heads" in mistake(
+            "--curves", folder / "one"
+        )
+        once = write_stage(tmp_path / "once", {"lp": {"quality": {"f1": 1}}})
+        assert mistake("--curves", once) == f"{once}: its heads were scored once only; name epochs in frozen.evaluate"
+        (once / "metrics.json").unlink()
+        assert mistake("--curves", once) == f"{once}: has no metrics.json; the stage has not ended"
+        (once / "log.jsonl").unlink()
+        assert mistake("--curves", once) == f"{once}: has no metrics.json; name RUN or RUN/frozen/epoch-0.3"
+        (tmp_path / "young/frozen").mkdir(parents=True)
+        assert "frozen: has no epoch-…; the run has not come to its heads yet" in mistake(
+            "--curves", tmp_path / "young"
+        )
+        (tmp_path / "young/frozen/epoch-x").mkdir()
+        assert "epoch-x: is not a stage of frozen heads" in mistake("--curves", tmp_path / "young")
+
+    @pytest.mark.parametrize(
+        "heads",
+        [
+            {"lp": {"curve": []}},
+            {"lp": {"curve": [{"epoch": 1.0, "f1": None}]}},
+            {"lp": {"curve": 3}},
+            {"lp": curve(1, 2, 3), "dot": {"curve": [{"epoch": 1.0, "f1": 1.0, "best_f1": 2.0}]}},
+            {"lp": curve(1, 2, 3), "encoder": {"quality": {"f1": 1.0}}},
+        ],
+    )
+    def test_curves_that_are_none(self, tmp_path, heads):
+        stage = write_stage(tmp_path / "epoch-1", heads)
+        assert f"{stage / 'metrics.json'}: a curve in it is not complete (" in mistake("--curves", stage)

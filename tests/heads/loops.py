@@ -91,13 +91,13 @@ def feature_cnn(step, x, last):
     rows = []
     for t in range(len(layers[0])):
         places = []
-        for p in range(math.ceil(features / (8 * d)) * d):
-            begin = p // d * 8 * d + p % d
+        for p in range(math.ceil(features / (16 * d)) * d):
+            begin = p // d * 16 * d + p % d
             y = step.first.bias
-            for k in range(8):
+            for k in range(16):
                 for i, layer in enumerate(layers):
                     if begin + k * d < features:
-                        y = y + step.first.weight[:, k * len(layers) + i] * layer[t, begin + k * d]
+                        y = y + step.first.weight[:, i * 16 + k] * layer[t, begin + k * d]
             places.append(y.clamp(min=0))
         for conv in (step.second, step.third):
             after = []

@@ -132,7 +132,7 @@ def test_states_in_one_tensor_are_as_good_as_a_list(line):
     head = made(line)
     states = random_states(len(head.reads), 6)
     for found, expected in zip(head(torch.stack(states), packed_of((4, 2))), head(states, packed_of((4, 2)))):
-        assert torch.equal(found, expected)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)  # memory may lie otherwise
 
 
 @pytest.mark.parametrize("how", ["weighted", "dot", "multiplicative", "encoder"])

@@ -1,6 +1,8 @@
 """GLUE's files, with the columns of each as GLUE published them."""
 
 import gzip
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -175,3 +177,83 @@ def test_malformed(tmp_path, task, content, says):
     path.write_text(content)
     with pytest.raises(LaconicError, match=says):
         read_glue(path)
+
+
+# The hub's columns (nyu-mll/glue), and labels as numbers; −1 in a test split.
+HUB = {
+    "mrpc": ("MRPC", {"sentence1": ["A\tone", "B"], "sentence2": ["C", "D"], "label": [1, 0]}),
+    "rte": ("RTE", {"sentence1": ["A", "B"], "sentence2": ["C", "D"], "label": [1, 0]}),
+    "sst2": ("SST-2", {"sentence": ["A", "B"], "label": [0, 1]}),
+    "cola": ("CoLA", {"sentence": ["A", "B"], "label": [1, 1]}),
+    "mnli": ("MNLI", {"premise": ["A", "B"], "hypothesis": ["C", "D"], "label": [2, 0]}),
+    "qnli": ("QNLI", {"question": ["A", "B"], "sentence": ["C", "D"], "label": [0, 1]}),
+    "qqp": ("QQP", {"question1": ["A", "B"], "question2": ["C", "D"], "label": [0, 1]}),
+    "stsb": ("STS-B", {"sentence1": ["A", "B"], "sentence2": ["C", "D"], "label": [2.7999999523162842, 0.0]}),
+}
+
+
+def stand_in(monkeypatch, columns):
+    """In the place of the package `datasets`: rows as dicts, and what was asked for."""
+    calls = []
+
+    def load_dataset(*asked, split):
+        calls.append((*asked, split))
+        if isinstance(columns, Exception):
+            raise columns
+        return [{**dict(zip(columns, row)), "idx": i} for i, row in enumerate(zip(*columns.values()))]
+
+    module = types.ModuleType("datasets")
+    module.load_dataset = load_dataset
+    monkeypatch.setitem(sys.modules, "datasets", module)
+    return calls
+
+
+@pytest.mark.parametrize("part", HUB)
+def test_hub(monkeypatch, part):
+    task, columns = HUB[part]
+    calls = stand_in(monkeypatch, columns)
+    sentences = read_glue(f"nyu-mll/glue/{part}:train")
+    texts = [column for name, column in columns.items() if name != "label"]
+    assert sentences.task == task
+    assert sentences.first == texts[0]
+    assert sentences.second == (texts[1] if len(texts) > 1 else None)
+    assert sentences.labels.tolist() == columns["label"]
+    assert sentences.names == EXPECTED[task][3]
+    assert (sentences.report.source, sentences.report.read) == (f"nyu-mll/glue/{part}:train", 2)
+    unlabelled = {**columns, "label": [-1, -1]}
+    assert calls == [("nyu-mll/glue", part, "train")]
+    calls = stand_in(monkeypatch, unlabelled)
+    assert read_glue(f"nyu-mll/glue/{part}", task).labels is None
+    assert calls == [("nyu-mll/glue", part, "validation")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        (None, r"nyu-mll/glue/rte: no such file; to read it from the hub, first: pip install 'laconic\[hub\]'"),
+        (OSError("no network\nand a long story"), r"nyu-mll/glue/rte: .*'train'\) cannot be read: no network$"),
+        ({"sentence1": ["A"], "label": [0]}, "nyu-mll/glue/rte:train, row 1: no column 'sentence2'"),
+        ({"sentence1": ["A"], "sentence2": ["B"]}, "rte:train, row 1: no column 'label'"),
+        ({"sentence1": ["A"], "sentence2": ["B"], "label": [2]}, "rte:train, row 1: the label is 2, a number from 0"),
+        ({"sentence1": ["A"], "sentence2": ["B"], "label": ["x"]}, "rte:train, row 1: the label is 'x'"),
+    ],
+)
+def test_hub_errors(monkeypatch, columns, says):
+    if columns is None:
+        monkeypatch.setitem(sys.modules, "datasets", None)
+    else:
+        stand_in(monkeypatch, columns)
+    with pytest.raises(LaconicError, match=says):
+        read_glue("nyu-mll/glue/rte:train")
+
+
+def test_what_is_a_file_or_no_task_is_not_of_the_hub(monkeypatch, tmp_path):
+    calls = stand_in(monkeypatch, HUB["rte"][1])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my/glue").mkdir(parents=True)
+    (tmp_path / "my/glue/rte").write_text(table(FILES["RTE"]), encoding="utf-8")
+    assert read_glue("my/glue/rte").first == ["A one", "A two"]
+    for missing in ("nyu-mll/glue/wnli:train", "my/RTE/train.tsv", "glue/rte", "/my/glue/rte"):
+        with pytest.raises(LaconicError, match="no such file"):
+            read_glue(missing)
+    assert not calls

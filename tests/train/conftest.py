@@ -6,6 +6,7 @@ import torch
 
 from laconic.cli import main
 from laconic.train import make_recipe, train
+from train.cache_material import recipe
 from train.heads_material import HEADS, frozen_table
 from train.material import make_model, make_questions
 
@@ -47,6 +48,17 @@ def staged(lively, tmp_path_factory):
     facts = train(make_recipe(frozen_table(lively, HEADS)), folder, device="cpu", tell=told.append)
     torch.set_num_threads(threads)
     return SimpleNamespace(folder=folder, facts=facts, told=told, frozen=folder / "frozen")
+
+
+@pytest.fixture(scope="session")
+def cached(lively, tmp_path_factory):
+    """A cached stage that nobody disturbed."""
+    folder, told = tmp_path_factory.mktemp("cached") / "run", []
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as above
+    facts = train(make_recipe(recipe(lively)), folder, device="cpu", tell=told.append)
+    torch.set_num_threads(threads)
+    return SimpleNamespace(folder=folder, stage=folder / "frozen/epoch-0", facts=facts, told=told)
 
 
 @pytest.fixture

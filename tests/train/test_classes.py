@@ -20,7 +20,7 @@ from laconic.train import build_model, make_recipe, prepare, train
 from laconic.train.classes import ClassData, class_data, class_loss, class_quality
 from laconic.train.recipe import Data
 from laconic.train.spans import part_of
-from train.material import FACTS, make_recipe_file, table, weights
+from train.material import FACTS, farthest, make_recipe_file, table, weights
 
 PLAIN = {"kind": "class", "labels": 2}
 POOLED = {"kind": "class", "labels": 2, "pooled": True}
@@ -366,6 +366,23 @@ class TestFrozen:
             logits = row_by_row(folder / "model", windows)
             assert found["encoder"]["quality"] == pytest.approx(expected_scores("MRPC", logits, dev.labels))
             assert found["encoder"]["quality"] == facts["quality"]
+
+    @pytest.mark.parametrize(("task", "labels"), [("MRPC", 2), ("STS-B", 1)])
+    def test_from_cached_states_they_are_the_same(self, lively, glue, tmp_path, task, labels):
+        heads = {"lp": {"kind": "chain", "line": "pool(learned) > linear", "labels": labels, "pooled": True}}
+        found = []
+        for cache in (0.0, 0.1):
+            frozen = {"heads": heads, "windows": 6, "epochs": 3.0, "evaluate": [1], "cache": cache}
+            made = glue_recipe(lively, glue, task, {**POOLED, "labels": labels}, frozen=frozen)
+            found.append(train(make_recipe(made), tmp_path / str(cache), device="cpu")["frozen"]["1"])
+            assert len(found[-1]["heads"]["lp"]["curve"]) == 2
+        assert found[1]["cache"]["bytes"] == (24 + 14) * 3 * 32 * 4
+        assert farthest(*(tmp_path / cache / "frozen/epoch-1/lp/model" for cache in ("0.0", "0.1"))) < 1e-5
+        for name in ("lp", "encoder"):
+            live, cached = (dict(stage["heads"][name]["quality"]) for stage in found)
+            if task == "STS-B":  # two rows of the table stand in it twice, and rounding decides the ranks of equals
+                assert live.pop("spearman") == pytest.approx(cached.pop("spearman"), abs=1)
+            assert live == pytest.approx(cached, abs=1e-3)
 
     @pytest.mark.parametrize(
         ("heads", "culprit"),

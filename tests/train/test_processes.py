@@ -46,7 +46,7 @@ def runs(material, tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("processes")
     optimisation = {"epochs": 3.0, "rate": 1e-4, "epsilon": 1e-6, "dropout": 0.0}
-    frozen = {"heads": HEADS, "at": [0, 3], "windows": 6, "rate": 1e-4, "epsilon": 1e-6}
+    frozen = {"heads": HEADS, "at": [0, 3], "windows": 6, "rate": 1e-4, "epsilon": 1e-6, "clip": 1.0}
     recipe = make_recipe(table(material.model, material.train, material.dev, optimisation=optimisation, frozen=frozen))
     path = folder / "recipe.toml"
     path.write_text(recipe.to_toml())

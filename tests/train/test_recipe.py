@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from laconic.errors import LaconicError
 from laconic.heads import build_head
 from laconic.train import make_recipe, read_recipe, train
+from laconic.train.recipe import TAKEN
 from train.material import table
 
 LEAST = {"model": "m", "data": {"train": "t.json"}}
@@ -56,6 +57,8 @@ compile = true
 
 [frozen]
 at = [0, 0.3, 1.5]
+evaluate = [0.01, 2]
+cache = 0
 epochs = 2
 rate = 2e-3
 tokens = 4096
@@ -135,6 +138,8 @@ class TestReading:
                     },
                     "cnn": {"kind": "cacnn", "width": 3},
                 },
+                "evaluate": (0.01, 2.0),
+                "cache": 0.0,
                 "epochs": 2.0,
                 "rate": 2e-3,
                 "tokens": 4096,
@@ -186,6 +191,8 @@ class TestReading:
         assert made["frozen"] == {
             "at": (),
             "heads": {},
+            "evaluate": (),
+            "cache": 0.0,
             "epochs": 1.0,
             "rate": 1e-3,
             "tokens": None,
@@ -194,7 +201,7 @@ class TestReading:
             "restarts": 0,
             "warmup": 0.0,
             "decay": 0.0,
-            "clip": 1.0,
+            "clip": 0.0,
             "beta1": 0.9,
             "beta2": 0.999,
             "epsilon": 1e-8,
@@ -219,6 +226,7 @@ class TestReading:
             "frozen.heads.ap=pool(average) > linear",
             "frozen.heads.cnn.width=5",
             "frozen.at=0",
+            "frozen.evaluate=[0.1, 0.5]",
         ]
         made = read_recipe(path, words)
         assert made.model == "google/bert_uncased_L-2_H-128_A-2"
@@ -236,6 +244,30 @@ class TestReading:
         assert made.frozen.heads["ap"] == "pool(average) > linear"
         assert made.frozen.heads["cnn"] == {"kind": "cacnn", "width": 5}
         assert made.frozen.at == (0.0,)
+        assert made.frozen.evaluate == (0.1, 0.5)
+
+    def test_an_override_makes_room_for_settings_of_one_head(self, tmp_path):
+        """A line, and a table of a kind, become tables with `head`."""
+        path = text(tmp_path / "r.toml", EVERY_KEY)
+        words = [
+            "frozen.heads.lp.rate=3e-4",
+            "frozen.heads.lp.schedule=cosine",
+            "frozen.heads.cnn.clip=2",
+            "frozen.heads.cnn.head.width=7",
+            "frozen.heads.LP + compress.rate=5e-4",
+        ]
+        made = read_recipe(path, words)
+        assert made.frozen.heads == {
+            "lp": {"head": "pool(learned) > linear", "rate": 3e-4, "schedule": "cosine"},
+            "cnn": {"head": {"kind": "cacnn", "width": 7}, "clip": 2},
+            "LP + compress": {
+                "head": "pool(learned) > compress(64) > linear",
+                **{"rate": 5e-4, "schedule": "cosine", "restarts": 1},
+            },
+        }
+        assert made.frozen.each()["lp"][1].rate == 3e-4
+        other = read_recipe(path, ["frozen.heads.lp=attend(dot)", "frozen.heads.lp.rate=1e-4"]).frozen.heads["lp"]
+        assert other == {"head": "attend(dot)", "rate": 1e-4}
 
     def test_a_head_as_a_line(self, tmp_path):
         path = text(tmp_path / "r.toml", 'model = "m"\nhead = "pool(learned) > linear"\n[data]\ntrain = "t"\n')
@@ -312,10 +344,11 @@ def recipes(draw):
         "schedule": st.just("cosine"),
     }
     heads = st.dictionaries(
-        st.from_regex(r"[A-Za-z0-9_][\w+ -]{0,8}[\w+-]", fullmatch=True).filter(lambda name: name != "encoder"),
+        st.from_regex(r"[A-Za-z0-9_][\w+ -]{0,8}[\w+-]", fullmatch=True).filter(lambda name: name not in TAKEN),
         lines | st.fixed_dictionaries({"head": lines}, optional=own),
         max_size=3,
     )
+    own_epochs = draw(st.floats(1e-6, 1e6))
     return {
         "model": draw(words),
         "seed": draw(st.integers(0, 2**70)),
@@ -350,7 +383,8 @@ def recipes(draw):
         "frozen": {
             "at": [0.0, *draw(moments)],
             "heads": draw(heads),
-            "epochs": draw(st.floats(1e-6, 1e6)),
+            "epochs": own_epochs,
+            "evaluate": [part * own_epochs for part in draw(st.lists(st.floats(0.001, 1), max_size=3))],
             "rate": draw(st.floats(1e-12, 1e3)),
             **({budget: draw(st.integers(1, 10**6))} if budget else {}),
             "warmup": draw(parts),
@@ -487,6 +521,11 @@ class TestMistakes:
             ("frozen", "heads", {"checkpoints": "linear"}, "a head in frozen.heads is 'checkpoints'"),
             ("frozen", "at", [4.0], "frozen.at is 4.0; it must be at least 0, at most 3 epochs"),
             ("frozen", "at", [-1.0], "frozen.at is -1.0"),
+            ("frozen", "evaluate", [0.5, 2.0], "frozen.evaluate is 2.0; it must be above 0, at most 1 epochs"),
+            ("frozen", "evaluate", 0, "frozen.evaluate is 0.0; it must be above 0"),
+            ("frozen", "cache", -1, "frozen.cache is -1.0; it must be not negative"),
+            ("frozen", "cache", 4, "frozen.cache is 4.0; it must be 0 with data.task 'span', which reads every token"),
+            ("frozen", "heads", {"cache": "linear"}, "a head in frozen.heads is 'cache'"),
             ("frozen", "epochs", 0, "frozen.epochs is 0.0; it must be above 0"),
             ("frozen", "rate", 0, "frozen.rate is 0.0; it must be above 0"),
             ("frozen", "windows", 0, "frozen.windows is 0; it must be at least 1"),
@@ -527,7 +566,8 @@ class TestMistakes:
             ('model = "m"\nmodel = "n"', (), "not valid TOML (Cannot overwrite a value"),
             (EVERY_KEY, ["rate"], "'rate': an override is written key=value"),
             (EVERY_KEY, ["optimisation.rate.x=1"], "rate is not a table"),
-            (EVERY_KEY, ["frozen.heads.lp.rate=1e-4"], "lp is not a table"),  # but a line, which has no room for a rate
+            (EVERY_KEY, ["frozen.heads.lp.rte=1e-4"], "unknown key frozen.heads.lp.rte; did you mean frozen.heads.lp."),
+            (EVERY_KEY, ["frozen.heads.lp.rate.x=1"], "frozen.heads.lp.rate is {'x': 1}; a number is wanted"),
             (EVERY_KEY, ["optimisation.rat=1"], "unknown key optimisation.rat; did you mean optimisation.rate?"),
             (EVERY_KEY, ["rate=1e-4"], "unknown key rate; did you mean"),
             (EVERY_KEY, ["=1"], "unknown key ;"),

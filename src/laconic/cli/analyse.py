@@ -7,7 +7,7 @@ import math
 import sys
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -35,31 +35,48 @@ def analyse(
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write SVG plots here; needs laconic[report].")
     ] = None,
+    curves: Annotated[
+        bool,
+        typer.Option("--curves", help="Instead: how frozen heads learnt; RUN is a run or its frozen/epoch-X."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what runs get wrong: by kind, length, question word and article, and what only one of them gets right."""
-    from laconic.report.plots import check_plots, plot_analysis
-    from laconic.report.tables import print_analysis
-    from laconic.score.together import analyse_runs
+    from laconic.report.plots import check_plots, plot_analysis, plot_curves
+    from laconic.report.tables import print_analysis, print_curves
+    from laconic.score.curves import read_curves
 
     if not runs:
         raise LaconicError("name at least one run folder to analyse")
     limit = _threshold(threshold)
     if plots:
         check_plots()
+    if curves:
+        if data or threshold:
+            raise LaconicError("--curves shows the scores in metrics.json; it takes no --data and no --threshold")
+        facts, draw, show = read_curves(runs), plot_curves, print_curves
+    else:
+        facts, draw, show = _facts(runs, data, limit), plot_analysis, print_analysis
+    drawn = draw(facts, plots) if plots else []
+    if as_json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
+    else:
+        show(facts, Console(highlight=False, markup=False))
+    if drawn:
+        print(f"{len(drawn)} plot{'s' if len(drawn) > 1 else ''} in {plots}", file=sys.stderr)
+
+
+def _facts(runs: list[Path], data: str | None, limit: float | Literal["best"] | None) -> dict[str, Any]:
+    """The analysis of the answers that runs have kept."""
+    from laconic.score.together import analyse_runs
+
     recorded = [_answers(run) for run in runs]
     weights = [_layer_weights(run) for run in runs]
     dataset = read_dataset(data) if data else _evaluated(runs)
     facts = analyse_runs(dataset, [(str(run), answers) for run, answers in zip(runs, recorded)], limit)
     for run, found in zip(facts["runs"], weights):
         run |= {"layer_weights": found} if found else {}
-    drawn = plot_analysis(facts, plots) if plots else []
-    if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
-    else:
-        print_analysis(facts, Console(highlight=False, markup=False))
-    if drawn:
-        print(f"{len(drawn)} plots in {plots}", file=sys.stderr)
+    return facts
 
 
 def _threshold(text: str | None) -> float | Literal["best"] | None:

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from laconic.cli.common import AsJson
 from laconic.errors import LaconicError
+from laconic.score.quality import NAMES
 
 if TYPE_CHECKING:
     from laconic.train.log import Status, Tell
@@ -92,8 +93,6 @@ def _line(status: Status) -> str:
 
 
 def _show(facts: dict[str, Any], run: Path) -> None:
-    from laconic.train.log import NAMES
-
     table = Table("", "", show_header=False, box=None)
     quality = facts["quality"]
     for key, name in NAMES.items():
@@ -113,8 +112,6 @@ def _show(facts: dict[str, Any], run: Path) -> None:
 
 def _heads(stages: dict[str, Any]) -> Table:
     """The heads on frozen states, by the encoder's epoch."""
-    from laconic.train.log import NAMES
-
     heads = [(epoch, name, head) for epoch, stage in stages.items() for name, head in stage["heads"].items()]
     keys = [key for key in NAMES if any(key in head["quality"] for _, _, head in heads)]
     table = Table("epoch", "head", "parameters", *(NAMES[key] for key in keys))

@@ -76,11 +76,12 @@ class Model(nn.Module):
             raise LaconicError("this model has no head: use model.encoder for states, or train a head")
         return self.read(self.head, self.encoder(packed, self.head.reads), packed)
 
-    def read(self, head: Any, states: Sequence[Tensor], packed: Packed[Tensor]) -> Any:
+    def read(self, head: Any, states: Sequence[Tensor] | Tensor, packed: Packed[Tensor]) -> Any:
         """What a head, this model's or another, makes of the states of the layers that it reads."""
         if head.task == "span":
             return head(states, packed)
-        first = [state[packed.starts[:-1].long()] for state in states]
+        places = packed.starts[:-1].long()
+        first = [state[places] for state in states]
         if head.pooled and self.pooler is not None:
             first.append(torch.tanh(self.pooler(first[-1])))
         return head(first)

@@ -61,9 +61,9 @@ class Between(Protocol):
 
 
 def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """LayerNorm of x: (T, h) → (T, h)."""
+    """LayerNorm of x: (T, h) → (T, h). A subclass (`laconic.prune.KeptNorm`) is always called as it is."""
     one_learns = norm.weight.requires_grad != norm.bias.requires_grad
-    if one_learns and x.is_cuda and torch.is_grad_enabled():
+    if one_learns and x.is_cuda and torch.is_grad_enabled() and type(norm) is nn.LayerNorm:
         # torch 2.11 fails in the backward pass of a large batch where the offset alone learns, as in BitFit.
         return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps) * norm.weight + norm.bias
     return norm(x)  # type: ignore[no-any-return]
@@ -114,7 +114,7 @@ def _linear_dropout(linear: nn.Linear, x: Tensor, p: float) -> Tensor:
 
 def _add_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
     """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) → (T, h)."""
-    if _half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype:
+    if _half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype and type(norm) is nn.LayerNorm:
         from laconic.encoder.kernels.add_norm import add_norm
 
         bias = torch.zeros_like(norm.bias) if bias is None else bias

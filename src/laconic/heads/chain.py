@@ -24,14 +24,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from laconic.errors import LaconicError
-from laconic.heads.compress import Compress, Skip
+from laconic.heads.compress import Compress, Compressed, Skip
 from laconic.heads.convolution import cnn
 from laconic.heads.head import Task
 from laconic.heads.inception import Inception
 from laconic.heads.layer_attention import attend
 from laconic.heads.line import Branches, Line, Word, parse, spell
 from laconic.heads.pooling import Pool
-from laconic.heads.step import Form, Here, Step, draw, side_by_side
+from laconic.heads.step import Form, Here, Later, Step, Value, draw, now, pieces, side_by_side, stack
 from laconic.heads.xception import Xception
 from laconic.text.packed import Packed
 
@@ -48,9 +48,16 @@ class Linear(nn.Module):
         self.weight = draw(torch.empty(form.outputs, form.flat))
         self.bias = nn.Parameter(torch.zeros(form.outputs))
 
-    def forward(self, x: Tensor, here: Here) -> Tensor:
-        """(layers, T, f) or (T, f) → (T, outputs)."""
-        return F.linear(side_by_side(x), self.weight, self.bias)
+    def forward(self, x: Value, here: Here) -> Tensor:
+        """(layers, T, f) or (T, f), or pieces of that → (T, outputs)."""
+        parts = pieces(x)
+        logits: Tensor = self.bias
+        for part, weight in zip(parts, self.weight.split([features(part) for part in parts], 1)):
+            if isinstance(part, Compressed):
+                logits = logits + part.linear(weight)
+            else:
+                logits = logits + F.linear(side_by_side(now(part)), weight)
+        return logits
 
 
 class Parallel(nn.Module):
@@ -66,9 +73,10 @@ class Parallel(nn.Module):
             width += made.flat
         self.form = replace(form, layers=None, width=width)
 
-    def forward(self, x: Tensor, here: Here) -> Tensor:
-        """Any form → (T, features)."""
-        return side_by_side(*(run(branch, x, here) for branch in self.branches))  # type: ignore[arg-type]
+    def forward(self, x: Tensor, here: Here) -> Value:
+        """Any form → (T, features), in pieces."""
+        made = (run(branch, x, here) for branch in self.branches)  # type: ignore[arg-type]
+        return tuple(piece for value in made for piece in pieces(value))
 
 
 STEPS: dict[str, Callable[..., Step]] = {
@@ -115,7 +123,7 @@ class Chain(nn.Module):
         wanted = len(self.reads) + self.pooled
         if len(states) != wanted:
             raise LaconicError(f"head: {self.line} reads {wanted} states, not {len(states)}")
-        logits = run(self.steps, _pick(states, self._picked), Here(states[-1], packed))
+        logits = now(run(self.steps, _pick(states, self._picked), Here(states[-1], packed)))
         return logits if self.task == "class" else logits.unbind(-1)
 
     def to_json(self) -> dict[str, Any]:
@@ -134,11 +142,16 @@ def build(line: Line, form: Form) -> tuple[nn.ModuleList, Form]:
     return steps, form
 
 
-def run(steps: nn.ModuleList, x: Tensor, here: Here) -> Tensor:
-    """One step after the other."""
+def run(steps: nn.ModuleList, x: Value, here: Here) -> Value:
+    """One step after the other; these two take what comes as it is, others one tensor."""
     for step in steps:
-        x = step(x, here)
+        x = step(x if isinstance(step, Linear | Skip) else now(x), here)
     return x
+
+
+def features(x: Tensor | Later) -> int:
+    """How many features a token has in x, (layers, T, f) or (T, f)."""
+    return x.features if isinstance(x, Compressed) else now(x)[..., 0, :].numel()
 
 
 def _pick(states: Sequence[Tensor] | Tensor, picked: tuple[int, ...]) -> Tensor:
@@ -147,7 +160,7 @@ def _pick(states: Sequence[Tensor] | Tensor, picked: tuple[int, ...]) -> Tensor:
         return states[picked[0]]
     if isinstance(states, Tensor) and picked[-1] - picked[0] == len(picked) - 1:
         return states[picked[0] : picked[-1] + 1]
-    return torch.stack([states[number] for number in picked])
+    return stack([states[number] for number in picked])
 
 
 def _split(line: Line) -> tuple[Word | None, Line]:

@@ -4,10 +4,10 @@ Jiang, Benge, King, "BERTVision", §2.4: a window's states are an image of n tok
 channels (one channel, if they were pooled before); the token axis keeps its length. The paper gives the share of
 BERT-large that each head's parameters make and no sizes; these are ours, within 3 % of it:
 
-    cnn(1xN)   along the features only: 1×8 → 104, 1×8 → 128, 1×8 → 192 filters
+    cnn(1xN)   along the features only: 1×16 → 48, 1×8 → 128, 1×8 → 256 filters
     cnn(NxN)   1×1, 3×3, 5×5 and 7×7 → 26 filters each, at every 4th feature; 3×8 → 128; 1×8 → 384
 
-relu after each, steps of 8 features where filters are 8 wide, zeros outside the window; what is left of the features
+relu after each, steps as wide as filters of 8 and 16, zeros outside the window; what is left of the features
 lies side by side, then dropout. dilation=d: the first filters of 1×N take every d-th feature (d of them interleaved,
 so that each feature is still read once). For classes the image is one token high, and so are all filters.
 """
@@ -15,7 +15,6 @@ so that each feature is still read once). For classes the image is one token hig
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +25,7 @@ from laconic.heads.image import draw_filters, filters, make_image
 from laconic.heads.step import Form, Here, Step
 
 WIDTH = 8
+FIRST = 16  # the width of the first filters of 1×N
 
 
 def cnn(form: Form, filters: str, dilation: int, dropout: float) -> Step:
@@ -38,24 +38,22 @@ def cnn(form: Form, filters: str, dilation: int, dropout: float) -> Step:
 
 
 class FeatureCNN(nn.Module):
-    """`cnn(1xN)`. Filters and steps are 8 features wide, so a convolution is one matrix product of what lies there."""
+    """`cnn(1xN)`. Filters go in steps of their own width: a convolution is one matrix product of what lies there."""
 
     def __init__(self, form: Form, dilation: int, dropout: float) -> None:
         super().__init__()
         self.dilation, self.dropout = dilation, dropout
-        sizes = (form.layers or 1, 104, 128, 192)
-        self.first, self.second, self.third = (nn.Linear(WIDTH * i, o) for i, o in pairwise(sizes))
+        self.first = nn.Linear(FIRST * (form.layers or 1), 48)
+        self.second, self.third = nn.Linear(WIDTH * 48, 128), nn.Linear(WIDTH * 128, 256)
         for layer in (self.first, self.second, self.third):
             draw_filters(layer)
-        left = _places(_places(_places(form.width, WIDTH * dilation) * dilation, WIDTH), WIDTH)
-        self.form = replace(form, layers=None, width=left * sizes[-1])
+        left = _places(_places(_places(form.width, FIRST * dilation) * dilation, WIDTH), WIDTH)
+        self.form = replace(form, layers=None, width=left * 256)
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(layers, T, f) or (T, f) → (T, features)."""
-        x = x if x.ndim == 3 else x.unsqueeze(0)
-        x = _fill_up(x, 2, WIDTH * self.dilation).unflatten(2, (-1, WIDTH, self.dilation))
-        x = x.permute(1, 2, 4, 3, 0).flatten(3).flatten(1, 2)  # (T, places, width · layers)
-        x = F.relu(self.first(x))
+        x = x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1)  # (T, layers, f)
+        x = F.relu(self.first(_patches(_fill_up(x, 2, FIRST * self.dilation), self.dilation)))
         for layer in (self.second, self.third):
             x = F.relu(layer(_fill_up(x, 1, WIDTH).unflatten(1, (-1, WIDTH)).flatten(2)))
         return F.dropout(x.flatten(1), self.dropout, self.training)
@@ -76,10 +74,21 @@ class TokenCNN(nn.Module):
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(layers, T, f) or (T, f) → (T, features)."""
         image = make_image(x, here.packed)
-        y = F.relu(image.between(torch.cat([conv(image.pixels) for conv in self.bank], 1)))
+        y = torch.cat([conv(image.pixels) for conv in self.bank], 1).contiguous(memory_format=torch.channels_last)
+        y = F.relu(image.between(y))
         y = F.relu(self.second(_fill_up(y, 3, WIDTH)))
         y = F.relu(self.third(_fill_up(y, 3, WIDTH)))  # one row high: what lies between windows has no effect
         return F.dropout(image.tokens(y).flatten(1), self.dropout, self.training)
+
+
+def _patches(x: Tensor, dilation: int) -> Tensor:
+    """What each of the first filters sees: (T, layers, f) → (T, places, layers · width)."""
+    if dilation == 1 and x.is_cuda and x.element_size() == 2 and x.is_contiguous() and not x.requires_grad:
+        wide = x.view(torch.complex128).unflatten(2, (-1, FIRST // 8)).transpose(1, 2)  # 16 bytes move at once
+        seen: Tensor = wide.flatten(2).view(x.dtype)
+    else:
+        seen = x.unflatten(2, (-1, FIRST, dilation)).permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2)
+    return seen
 
 
 def _places(features: int, step: int) -> int:

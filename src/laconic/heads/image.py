@@ -19,7 +19,9 @@ from laconic.heads.step import Form
 from laconic.text.packed import Packed
 
 GAP = 3  # rows of zeros between windows: as far as the highest filter, 7×7, looks
-MANY = 4096  # tokens, of which a deep network does not keep all maps
+ROWS = 1024  # images are a multiple of it high: for every new height cuDNN plans each convolution anew, for seconds
+MANY = 4096  # tokens, of which a deep network does not keep all maps on a host
+MAPS = 2**20  # bytes a token that all maps of Xception take, about
 
 
 @dataclass(frozen=True)
@@ -27,17 +29,17 @@ class Image:
     """All windows of a batch.
 
     pixels: (1, channels, rows, features)
-    place: (T,), the row of each token, and gap: (rows, 1), which rows are none's; None for classes, whose rows are
-    first tokens: no filter looks from one to another
+    place: (T,), the row of each token, and tokens_at: (rows, 1), whether a row is a token's; None for
+    classes, whose rows are first tokens: no filter looks from one to another
     """
 
     pixels: Tensor
     place: Tensor | None
-    gap: Tensor | None
+    tokens_at: Tensor | None
 
     def between(self, x: Tensor) -> Tensor:
         """Zeros between the windows again. x: (1, channels, rows, features) → the same."""
-        return x if self.gap is None else x.masked_fill(self.gap, 0.0)
+        return x if self.tokens_at is None else torch.where(self.tokens_at, x, 0.0)  # masked_fill moves channels
 
     def tokens(self, x: Tensor) -> Tensor:
         """(1, channels, rows, features) → (T, features, channels)."""
@@ -49,25 +51,35 @@ def make_image(x: Tensor, packed: Packed[Tensor] | None) -> Image:
     """(layers, T, f) or (T, f) → an image with the layers, or one, as channels."""
     x = x if x.ndim == 3 else x.unsqueeze(0)
     if packed is None:
-        return Image(x.unsqueeze(0), None, None)
+        return Image(_channels_last(x), None, None)
     windows = torch.arange(len(packed.lengths), device=x.device)
     window = windows.repeat_interleave(packed.starts.diff(), output_size=packed.tokens)
     place = torch.arange(packed.tokens, device=x.device) + GAP * window
     rows = packed.tokens + GAP * (len(packed.lengths) - 1)
-    gap = torch.ones(rows, dtype=torch.bool, device=x.device).index_fill(0, place, False)
+    rows = -(-rows // ROWS) * ROWS
+    tokens_at = torch.zeros(rows, 1, dtype=torch.bool, device=x.device).index_fill(0, place, True)
     pixels = x.new_zeros(x.shape[0], rows, x.shape[2]).index_copy(1, place, x)
-    return Image(pixels.unsqueeze(0), place, gap[:, None])
+    return Image(_channels_last(pixels), place, tokens_at)
+
+
+def _channels_last(pixels: Tensor) -> Tensor:
+    """(channels, rows, features) → (1, channels, rows, features), a pixel's channels side by side in memory.
+
+    So all convolutions give them, and ChannelNorm and the matrix products of 1×1 filters want them.
+    """
+    return pixels.permute(1, 2, 0).contiguous().permute(2, 0, 1).unsqueeze(0)
 
 
 def through(parts: Iterable[nn.Module], x: Tensor, packed: Packed[Tensor] | None) -> Tensor:
     """A deep network, its parts one after the other, then the mean over the features. x: (…, T, f) → (T, channels).
 
-    While learning from many tokens, only what stands between parts is kept, and the rest is computed again on the way
-    back: all maps of Xception are a megabyte a token.
+    While learning from so many tokens that all maps might not fit, a megabyte a token, only what stands between parts
+    is kept, and the rest is computed again on the way back.
     """
     image = make_image(x, packed)
     y = image.pixels
-    again = torch.is_grad_enabled() and x.shape[-2] > MANY
+    many = torch.cuda.mem_get_info(x.device)[0] // (2 * MAPS) if x.is_cuda else MANY
+    again = torch.is_grad_enabled() and x.shape[-2] > many
     for part in parts:
         y = checkpoint(part, y, image, use_reentrant=False, preserve_rng_state=False) if again else part(y, image)
     return image.tokens(y).mean(1)
@@ -129,4 +141,6 @@ class Halve(nn.Module):
 
     def forward(self, x: Tensor, image: Image) -> Tensor:
         """(1, channels, rows, f) → (1, channels, rows, f / 2)."""
-        return F.avg_pool2d(x, (1, 3), (1, 2), (0, 1))
+        places = -(-x.shape[3] // 2)
+        x = F.pad(x, (1, 2 * places - x.shape[3]))  # so that each place has three; F.avg_pool2d takes ten times as long
+        return (x[..., :-1:2][..., :places] + x[..., 1::2][..., :places] + x[..., 2::2][..., :places]) / 3

@@ -69,7 +69,7 @@ class Module(nn.Module):
     def __init__(self, form: Form, inputs: int, sizes: tuple[int, int, int, int, int, int]) -> None:
         super().__init__()
         one, three_reduce, three, five_reduce, five, pool = sizes
-        self.height = 1 if form.task == "class" else 3
+        self.rows = 0 if form.task == "class" else 1
         self.one = Unit(form, inputs, one, (1, 1))
         self.three_reduce = Unit(form, inputs, three_reduce, (1, 1))
         self.three = Unit(form, three_reduce, three, (3, 3))
@@ -79,11 +79,18 @@ class Module(nn.Module):
 
     def forward(self, x: Tensor, image: Image) -> Tensor:
         """(1, inputs, rows, f) → (1, all four, rows, f)."""
-        mean = F.avg_pool2d(x, (self.height, 3), 1, (self.height // 2, 1))
+        pooled = self._mean(self.pool.conv(x))  # both are sums: after the 1×1 filters there are fewer channels to pool
         ways = [
             self.one(x, image),
             self.three(self.three_reduce(x, image), image),
             self.five(self.five_reduce(x, image), image),
-            self.pool(mean, image),
+            F.relu(image.between(self.pool.norm(pooled))),
         ]
         return torch.cat(ways, 1)
+
+    def _mean(self, x: Tensor) -> Tensor:
+        """Of 3×3 pixels (for classes 1×3) around each, zeros outside."""
+        x = F.pad(x, (1, 1, self.rows, self.rows))
+        x = x[..., :-2] + x[..., 1:-1] + x[..., 2:]
+        x = x[:, :, :-2] + x[:, :, 1:-1] + x[:, :, 2:] if self.rows else x
+        return x / (9 if self.rows else 3)

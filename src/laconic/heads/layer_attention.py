@@ -21,10 +21,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from laconic.heads.step import Form, Here, Step, need_layers
+from laconic.heads.step import Form, Here, Step, by_layer, need_layers
 
 SIGMA = 0.02  # BERT's
 
@@ -50,7 +49,7 @@ class Weighted(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        return _mix(self.weights(x), F.linear(x, self.query)) + self.bias
+        return _mix(self.weights(x), by_layer(x, self.query)) + self.bias
 
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts, for every token the same: (L, 1, outputs)."""
@@ -63,12 +62,12 @@ class Dot(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        products = F.linear(x, self.query)
+        products = by_layer(x, self.query)
         return _mix(_softmax(products), products) + self.bias
 
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts: (L, T, outputs)."""
-        return _softmax(F.linear(x, self.query))
+        return _softmax(by_layer(x, self.query))
 
 
 class Multiplicative(Queries):
@@ -81,12 +80,12 @@ class Multiplicative(Queries):
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
         both = torch.cat([self.query @ self.weight, self.query])
-        keys, products = F.linear(x, both).chunk(2, -1)
+        keys, products = by_layer(x, both).chunk(2, -1)
         return _mix(_softmax(keys), products) + self.bias
 
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts: (L, T, outputs)."""
-        return _softmax(F.linear(x, self.query @ self.weight))
+        return _softmax(by_layer(x, self.query @ self.weight))
 
 
 class EncoderBlock(Queries):
@@ -107,10 +106,14 @@ class EncoderBlock(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        z = self.attention_norm(self.query + self.output(self._attend(x)))
-        mixed = self.ffn_norm(z + self.down(F.gelu(self.up(z))))
-        logits: Tensor = (mixed * self.query).sum(-1) + self.bias
-        return logits
+        from laconic.encoder.steps import linear_activate, linear_add_norm  # the encoder's room imports this one
+
+        attended = self._attend(x)
+        queries = self.query.to(attended.dtype).unsqueeze(1).expand_as(attended).flatten(0, 1)
+        z = linear_add_norm(self.output, attended.flatten(0, 1), queries, self.attention_norm, 0.0)
+        mixed = linear_add_norm(self.down, linear_activate(self.up, z, "gelu"), z, self.ffn_norm, 0.0)
+        logits = torch.bmm(mixed.view_as(attended), self.query.to(mixed.dtype).unsqueeze(2)).squeeze(2)
+        return logits.T + self.bias
 
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts, the mean over heads: (L, T, outputs)."""
@@ -122,16 +125,19 @@ class EncoderBlock(Queries):
         size = x.shape[-1] // self.heads
         queries = self.to_query(self.query).unflatten(-1, (self.heads, 1, size)) * size**-0.5
         keys = self.to_key.weight.unflatten(0, (self.heads, size))
-        return _softmax(F.linear(x, (queries @ keys).flatten(0, 2)))
+        return _softmax(by_layer(x, (queries @ keys).flatten(0, 2)))
 
     def _attend(self, x: Tensor) -> Tensor:
-        """(L, T, f) → (T, outputs, f): for each head the values of the mixed states."""
-        weights = self._weights(x).to(x.dtype).permute(1, 2, 0)
-        mixed = torch.bmm(weights, x.transpose(0, 1))  # (T, outputs·heads, f)
-        by_head = mixed.unflatten(1, (-1, self.heads)).flatten(0, 1).transpose(0, 1)  # (heads, T·outputs, f)
-        values = torch.bmm(by_head, self.to_value.weight.unflatten(0, (self.heads, -1)).transpose(1, 2))
-        joined: Tensor = values.transpose(0, 1).flatten(1) + self.to_value.bias
-        return joined.view(-1, *self.query.shape)
+        """For each query and head the values of the mixed states. x: (L, T, f) → (outputs, T, f)."""
+        weights = self._weights(x).permute(1, 2, 0).to(x.dtype).contiguous()  # a token's lie side by side
+        states = x.transpose(0, 1)
+        projections = self.to_value.weight.unflatten(0, (self.heads, -1)).transpose(1, 2)
+        found = []
+        for of_one in weights.split(self.heads, 1):
+            mixed = torch.bmm(of_one, states)  # (T, heads, f)
+            values = torch.bmm(mixed.transpose(0, 1), projections)  # (heads, T, f / heads)
+            found.append(values.transpose(0, 1).flatten(1))
+        return torch.stack(found) + self.to_value.bias.to(found[0].dtype)
 
 
 ATTENTIONS: dict[str, Callable[[Form], Step]] = {

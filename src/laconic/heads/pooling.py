@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from laconic.heads.step import Form, Here, need_layers
+from laconic.heads.step import Form, Here, fusable, need_layers
 
 
 class Pool(nn.Module):
@@ -30,11 +30,19 @@ class Pool(nn.Module):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(layers, T, f) → (T, f)."""
+        fused = fusable(x) and not x.requires_grad
         if self.weight is None or self.scale is None:
-            return x.mean(0)
-        weights = (self.scale * self.shares()).expand(x.shape[1], 1, -1)
+            if not fused:
+                return x.mean(0)
+            weights = torch.full((len(x),), 1 / len(x), device=x.device)
+        else:
+            weights = self.scale * self.shares()
+        if fused:
+            from laconic.heads.kernels.weighted_sum import weighted_sum
+
+            return weighted_sum(x, weights)
         # A product a token: no (layers, T, f) is made on the way, and w's gradient is summed in many places at once.
-        return torch.bmm(weights, x.transpose(0, 1)).squeeze(1)
+        return torch.bmm(weights.to(x.dtype).expand(x.shape[1], 1, -1), x.transpose(0, 1)).squeeze(1)
 
     def shares(self) -> Tensor:
         """The share of each layer, (layers,), without γ; LP only."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from laconic.errors import LaconicError
@@ -43,12 +45,22 @@ class Here:
     packed: Packed[Tensor] | None
 
 
+class Later(Protocol):
+    """What a step has begun and the next may finish in a cheaper way than by taking `now()`."""
+
+    def now(self) -> Tensor:
+        """(layers, T, f) or (T, f)."""
+
+
+Value: TypeAlias = "Tensor | Later | tuple[Tensor | Later, ...]"  # a tuple: pieces, to be laid side by side
+
+
 class Step(Protocol):
     """One step of a chain: an `nn.Module` made from the form of its input, which knows the form of its output."""
 
     form: Form
 
-    def __call__(self, x: Tensor, here: Here) -> Tensor:
+    def __call__(self, x: Tensor, here: Here) -> Value:
         """From the input's form to the output's."""
 
 
@@ -59,10 +71,43 @@ def need_layers(word: str, form: Form) -> int:
     return form.layers
 
 
+def stack(states: Sequence[Tensor]) -> Tensor:
+    """Each (T, h) → one (layers, T, h), in memory token by token, so that a token's layers lie side by side."""
+    return torch.stack(list(states), 1).transpose(0, 1)
+
+
 def side_by_side(*parts: Tensor) -> Tensor:
     """Each (layers, T, f) or (T, f) → one (T, all layers and features of all of them)."""
-    flat = [layer for part in parts for layer in (part.unbind(0) if part.ndim == 3 else (part,))]
+    flat = [part.transpose(0, 1).flatten(1) if part.ndim == 3 else part for part in parts]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
+
+
+def pieces(x: Value) -> tuple[Tensor | Later, ...]:
+    """What lies side by side in x."""
+    return x if isinstance(x, tuple) else (x,)
+
+
+def now(x: Value) -> Tensor:
+    """x, computed."""
+    if isinstance(x, tuple):
+        return side_by_side(*map(now, x))
+    return x if isinstance(x, Tensor) else x.now()
+
+
+def by_layer(x: Tensor, weight: Tensor) -> Tensor:
+    """Each state by the same weight, with no copy of the states. x: (L, T, f), weight: (k, f) → (L, T, k)."""
+    tokens = x.transpose(0, 1)
+    if tokens.is_contiguous():
+        products: Tensor = F.linear(tokens.flatten(0, 1), weight).unflatten(0, tokens.shape[:2])
+        return products.transpose(0, 1)
+    return torch.bmm(x, weight.T.expand(len(x), -1, -1))
+
+
+def fusable(x: Tensor) -> bool:
+    """Whether the kernels for heads can run on x: in half precision on CUDA, its features side by side in memory."""
+    from laconic.encoder.steps import have_kernels  # here, since the encoder's room imports this one
+
+    return x.element_size() == 2 and have_kernels(x) and x.stride(-1) == 1
 
 
 def draw(weight: Tensor) -> nn.Parameter:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from laconic.errors import LaconicError
 from laconic.files import atomic_file
 from laconic.report.tables import SLICES
+from laconic.score.quality import NAMES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROWS = 20  # slices in a plot, the largest ones
+FACTOR = 20  # between the first and the last epoch of a curve, above which its axis is logarithmic
 STYLE = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "laconic",  # equal figures make equal files
@@ -41,13 +43,27 @@ def plot_analysis(facts: Facts, folder: str | Path) -> list[Path]:
     - layer-weights.svg: where a run has them
     - uniquely-right.svg: where there are several runs
     """
+    return _write(folder, _figures(facts))
+
+
+def plot_curves(facts: Facts, folder: str | Path) -> list[Path]:
+    """Write curves-STAGE.svg for each stage of what `laconic analyse --curves --json` prints; returns the files."""
+    names: list[str] = []
+    for stage in facts["stages"]:
+        name = f"curves-{Path(stage['stage']).resolve().name}"
+        same = sum(other == name or other.startswith(f"{name}~") for other in names)
+        names.append(f"{name}~{same + 1}" if same else name)
+    return _write(folder, ((name, _curves(stage)) for name, stage in zip(names, facts["stages"])))
+
+
+def _write(folder: str | Path, figures: Iterator[tuple[str, Figure]]) -> list[Path]:
     check_plots()
     import matplotlib
 
     paths = []
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that the font lacks is drawn by the viewer's font
-        for name, figure in _figures(facts):
+        for name, figure in figures:
             path = Path(folder) / f"{name}.svg"
             with atomic_file(path) as part:
                 figure.savefig(part, format="svg", metadata={"Date": None}, bbox_inches="tight")
@@ -87,6 +103,27 @@ def _slices(name: str, what: str, runs: list[Facts]) -> Figure:
     axes.set_xlabel("F1, per cent, with 95 % interval")
     axes.set_title(f"by {what}")
     _legend(axes)
+    return figure
+
+
+def _curves(stage: Facts) -> Figure:
+    """A panel a metric, a line a head, the encoder's own head dashed."""
+    from matplotlib.figure import Figure
+
+    metrics, epochs, heads = stage["metrics"], stage["epochs"], stage["heads"]
+    figure = Figure(figsize=(1 + 5 * len(metrics), 4.5))
+    panels = figure.subplots(1, len(metrics), squeeze=False)[0]
+    for axes, metric in zip(panels, metrics):
+        for (name, curve), colour in zip(heads.items(), _colours(len(heads))):
+            axes.plot(epochs, [look[metric] for look in curve], marker="o", ms=3, color=colour, label=_plain(name))
+        if "encoder" in stage:
+            axes.axhline(stage["encoder"][metric], color="black", linestyle="--", label="the encoder's own")
+        if epochs[-1] > FACTOR * epochs[0]:
+            axes.set_xscale("log")
+        axes.set_xlabel("epochs of the heads (up to 1: the part of the data)")
+        axes.set_ylabel(NAMES.get(metric, metric))
+    figure.suptitle(_plain(stage["stage"]))
+    _legend(panels[-1])
     return figure
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from laconic.score.quality import NAMES
+
 ACROSS = 8  # runs side by side
 TITLES = 12  # articles shown
 SLICES = {
@@ -38,6 +40,28 @@ def print_analysis(facts: Facts, console: Console) -> None:
         exact, f1 = found["oracle"]["exact"], found["oracle"]["f1"]
         console.print(f"right in all runs: {found['all_right']:,}; in none: {found['none_right']:,}")
         console.print(f"the best run at each question (oracle): exact {exact:.2f}, F1 {f1:.2f}")
+
+
+def print_curves(facts: Facts, console: Console) -> None:
+    """Print what `laconic analyse --curves --json` would: a table a stage and metric, a row a head."""
+    for number, stage in enumerate(facts["stages"]):
+        if number:
+            console.print()
+        console.print(stage["stage"], soft_wrap=True)
+        for metric in stage["metrics"]:
+            for some in _blocks(len(stage["epochs"])):
+                console.print()
+                console.print(_curves(stage, metric, some))
+
+
+def _curves(stage: Facts, metric: str, some: range) -> Table:
+    epochs = (f"{stage['epochs'][i]:.3g}" for i in some)
+    table = _table(f"{NAMES.get(metric, metric)} by epochs of the heads", "head", *epochs)
+    if "encoder" in stage:
+        table.add_row("the encoder's own", *(f"{stage['encoder'][metric]:.2f}" for _ in some))
+    for name, curve in stage["heads"].items():
+        table.add_row(_short(name), *(f"{curve[i][metric]:.2f}" for i in some))
+    return table
 
 
 def _tables(facts: Facts, runs: Sequence[Facts]) -> Iterator[Table]:

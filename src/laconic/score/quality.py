@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from laconic.answer.decode import Decoded
     from laconic.text.dataset import Dataset
 
+# What people are shown of all scores, those of classes too (`laconic.score.glue`).
+NAMES = {
+    "exact": "exact",
+    "f1": "F1",
+    "best_f1": "F1 at the best threshold",
+    "acc": "accuracy",
+    "mcc": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+}
+
 
 def default_threshold(dataset: Dataset) -> float:
     """0 where questions may have no answer, else never silent."""

@@ -1,4 +1,4 @@
-"""GLUE's tab-separated files (Wang et al. 2019) for eight tasks, with GLUE's own columns.
+"""GLUE (Wang et al. 2019), eight tasks: its tab-separated files with GLUE's own columns, or the hub's copy.
 
 Quotes are plain characters in these files, some copies begin with a BOM, and CoLA's train and dev have no
 header.
@@ -6,13 +6,16 @@ header.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from laconic.errors import LaconicError
 from laconic.text.dataset import Report, Sentences
+from laconic.text.hub import load_hub
 from laconic.text.source import read_source
 
 NO_CONSENSUS = "-"  # MNLI's gold label where the annotators disagree
@@ -42,14 +45,23 @@ TASKS = {
     "CoLA": Task(("sentence",), "label", BINARY, ("unacceptable", "acceptable")),
 }
 COLA_HEADER = ["source", "label", "star", "sentence"]
+HUB = re.compile(r"([\w.-]+/[\w.-]+)/([\w-]+)(?::(\w+))?")  # nyu-mll/glue/mrpc:train
+HUB_COLUMNS = {"MRPC": ("sentence1", "sentence2"), "MNLI": ("premise", "hypothesis")}  # where they are not GLUE's own
+HUB_UNLABELLED = -1
 
 
 def read_glue(path: str | Path, task: str | None = None) -> Sentences:
     """Read a GLUE file, `.tsv` or `.tsv.gz`. The task is told by a folder's name or the header, if not given.
 
+    What is no file but ends like `nyu-mll/glue/mrpc:train` is that task and split of a hub dataset (without a
+    split: validation).
+
     A file without the label's column is a test split: its labels are None. A row that is short of a column
     (QQP has some), or an MNLI row without consensus, is left out and stands in `report.skipped` by its line.
     """
+    hub = HUB.fullmatch(str(path))
+    if hub and (task is None or _find(task) == _find(hub[2])) and _find(hub[2]) and not Path(path).exists():
+        return _from_hub(*hub.groups(default="validation"))
     rows = [line.rstrip("\r").split("\t") for line in read_source(path).split("\n")]
     if not any(rows[0]):
         raise LaconicError(f"{path}: is empty, a GLUE file is wanted")
@@ -90,6 +102,39 @@ def _sentences(path: str, name: str, header: list[str], rows: list[tuple[int, li
         task.names,
         Report(path, len(texts[0]) + len(skipped), skipped=tuple(skipped)),
     )
+
+
+def _from_hub(dataset: str, part: str, split: str) -> Sentences:
+    """The hub's columns as GLUE's own: there a label is its number, and −1 where a row has none."""
+    name = _find(part)
+    assert name is not None
+    task = TASKS[name]
+    source = f"{dataset}/{part}:{split}"
+    found: list[tuple[int, list[str]]] = []
+    labelled = False
+    for number, row in enumerate(load_hub(dataset, split, part), start=1):
+        label = _cell(row, "label", source, number)
+        labelled |= label != HUB_UNLABELLED
+        texts = [_cell(row, column, source, number) for column in HUB_COLUMNS.get(name, task.columns)]
+        found.append((number, [*texts, _hub_label(task, label, f"{source}, row {number}")]))
+    return _sentences(source, name, [*task.columns, task.label if labelled else "none"], found)
+
+
+def _cell(row: Any, column: str, source: str, number: int) -> Any:
+    if column not in row:
+        raise LaconicError(f"{source}, row {number}: no column {column!r}; it has {', '.join(row)}")
+    return row[column]
+
+
+def _hub_label(task: Task, label: Any, where: str) -> str:
+    """As GLUE's files have it."""
+    if label == HUB_UNLABELLED:
+        return NO_CONSENSUS
+    if not task.values:
+        return str(label)
+    if type(label) is not int or not 0 <= label < len(task.values):
+        raise LaconicError(f"{where}: the label is {label!r}, a number from 0 to {len(task.values) - 1} is wanted")
+    return task.values[label]
 
 
 def _label(task: Task, cell: str, where: str) -> float:

@@ -1,4 +1,4 @@
-"""Question-answering datasets of the hub, where the optional package `datasets` is installed."""
+"""Datasets of the hub, where the optional package `datasets` is installed: questions here, GLUE in `glue`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ def read_hub(name: str, split: str = "validation") -> Dataset:
 
     An empty list of answers means unanswerable, as in `squad_v2`.
     """
+    rows = load_hub(name, split)
+    source = f"{name}:{split}"
+    return build(source, _questions(rows, source))
+
+
+def load_hub(name: str, split: str, part: str = "") -> Any:
+    """The rows of a split, as dicts. part: the configuration, where a dataset has several (mrpc of nyu-mll/glue)."""
+    whole = f"{name}/{part}" if part else name
     try:
         from datasets import load_dataset
     except ImportError:
         raise LaconicError(
-            f"{name}: no such file; to read it from the hub, first: pip install 'laconic[hub]'"
+            f"{whole}: no such file; to read it from the hub, first: pip install 'laconic[hub]'"
         ) from None
     try:
-        rows = load_dataset(name, split=split)
+        return load_dataset(name, *((part,) if part else ()), split=split)
     except Exception as error:  # whatever the hub, the network or a loader says, the user has one line to read
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise LaconicError(f"{name}: the hub dataset (split {split!r}) cannot be read: {reason}") from None
-    source = f"{name}:{split}"
-    return build(source, _questions(rows, source))
+        raise LaconicError(f"{whole}: the hub dataset (split {split!r}) cannot be read: {reason}") from None
 
 
 def _questions(rows: Any, source: str) -> Iterator[Raw]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
@@ -23,7 +23,9 @@ from laconic.encoder.runner import choose
 from laconic.encoder.shape import Shape
 from laconic.errors import LaconicError
 from laconic.heads import build_head
+from laconic.heads.step import stack
 from laconic.text.packed import Packed
+from laconic.train.cache import TRAINING, Cache
 from laconic.train.loop import make_batches, seed_of, task_loss
 from laconic.train.optimiser import make_optimiser, rate_at
 from laconic.train.recipe import Frozen
@@ -32,12 +34,12 @@ from laconic.train.spans import Feed
 
 @dataclass(frozen=True)
 class Learner:
-    """A head, and how it learns."""
+    """A head, and how it learns. draws: whether it has dropout, and so needs a seed for every step."""
 
     name: str
     head: Any
     settings: Frozen
-    optimiser: torch.optim.Optimizer
+    draws: bool
 
     @property
     def parameters(self) -> int:
@@ -64,8 +66,23 @@ def make_learners(frozen: Frozen, model: Model, seed: int, device: torch.device)
     for name, head in make_heads(frozen, model.encoder.shape, seed).items():
         if head.pooled and model.pooler is None:
             raise LaconicError(f"recipe: frozen.heads.{name} reads a pooler, which {model.origin.source} does not have")
-        head = head.to(device)
-        made.append(Learner(name, head, settings[name], make_optimiser(head.named_parameters(), settings[name])))
+        draws = any(getattr(module, "dropout", 0.0) for module in head.modules())
+        made.append(Learner(name, head.to(device), settings[name], draws))
+    return made
+
+
+def make_optimisers(learners: Sequence[Learner]) -> list[tuple[Frozen, torch.optim.Optimizer, list[Learner]]]:
+    """Heads that learn by the same settings share an optimiser, which moves them all by a few kernels.
+
+    AdamW moves each number by its own gradient and moments alone, so none learns from another.
+    """
+    together: dict[str, list[Learner]] = {}
+    for learner in learners:
+        together.setdefault(repr(replace(learner.settings, heads={})), []).append(learner)
+    made: list[tuple[Frozen, torch.optim.Optimizer, list[Learner]]] = []
+    for group in together.values():
+        named = [item for learner in group for item in learner.head.named_parameters(learner.name)]
+        made.append((group[0].settings, make_optimiser(named, group[0].settings), group))
     return made
 
 
@@ -75,18 +92,28 @@ class Shared:
     def __init__(self, model: Model, heads: Sequence[Any]) -> None:
         self.model = model
         count = len(model.encoder.shape.layers) + 1
-        self.reads = [tuple(layer % count for layer in head.reads) for head in heads]
-        self.layers = tuple(sorted({layer for reads in self.reads for layer in reads}))
+        reads = [tuple(layer % count for layer in head.reads) for head in heads]
+        self.layers = tuple(sorted({layer for wanted in reads for layer in wanted}))
+        self._places = [_as_slice([self.layers.index(layer) for layer in wanted]) for wanted in reads]
         self.heads = heads
 
-    def states(self, packed: Packed[Tensor]) -> dict[int, Tensor]:
-        """The states of a batch, by layer; no graph is built."""
+    def states(self, packed: Packed[Tensor]) -> Tensor:
+        """The states of a batch at `layers`, (layers, T, h), in memory token by token; no graph is built."""
         with torch.no_grad():
-            return dict(zip(self.layers, self.model.encoder(packed, self.layers)))
+            return stack(self.model.encoder(packed, self.layers))
 
-    def logits(self, which: int, states: dict[int, Tensor], packed: Packed[Tensor]) -> Any:
+    def logits(self, which: int, states: Tensor, packed: Packed[Tensor]) -> Any:
         """What one of the heads makes of them."""
-        return self.model.read(self.heads[which], [states[layer] for layer in self.reads[which]], packed)
+        own = states[self._places[which]]
+        if len(own) < len(states) and not states.is_cuda:
+            own = stack(own.unbind())  # as the head would have them alone, to the last bit; a GPU spares the copy
+        return self.model.read(self.heads[which], own, packed)
+
+
+def _as_slice(places: list[int]) -> slice | list[int]:
+    """Places in a row as a slice, of which a view is enough; others stay a list."""
+    row = range(places[0], places[0] + len(places))
+    return slice(row.start, row.stop) if places == list(row) else places
 
 
 class FrozenLoop:
@@ -101,6 +128,7 @@ class FrozenLoop:
         self.seed = seed
         self.accelerator = accelerator
         self.learners = make_learners(frozen, self.model, seed, accelerator.device)
+        self.optimisers = make_optimisers(self.learners)
         self.shared = Shared(self.model, [learner.head for learner in self.learners])
         self.batches = make_batches(feed.lengths, frozen, seed, accelerator.num_processes)
         self.steps_an_epoch = self.batches.count()
@@ -108,6 +136,7 @@ class FrozenLoop:
         self.step = self.windows = self.loss_steps = 0
         self.loss_sum = torch.zeros(len(self.learners), dtype=torch.float64, device=accelerator.device)
         self.half = choose(str(accelerator.device), precision)[1]
+        self.cache: Cache | None = None  # a stage may put one here, and the encoder then rests
 
     def step_at(self, epochs: float) -> int:
         """The number of steps after which so many epochs are done: at least 1."""
@@ -127,33 +156,45 @@ class FrozenLoop:
         """One pass of the encoder, one step of every head."""
         indices = self.batches.batch(*divmod(self.step, self.steps_an_epoch))
         processes, rank = self.accelerator.num_processes, self.accelerator.process_index
-        packed, answers = self.feed.batch(indices[rank::processes])
-        with self.cast(packed):
-            states = self.shared.states(packed)
+        packed, answers, states = self._batch(indices[rank::processes])
+        losses = []
         for number, learner in enumerate(self.learners):
-            torch.manual_seed(seed_of(self.seed, self.step, rank, crc32(learner.name.encode())))
+            if learner.draws:
+                torch.manual_seed(seed_of(self.seed, self.step, rank, crc32(learner.name.encode())))
             learner.head.train()
             with self.cast(packed):
                 found = self.shared.logits(number, states, packed)
             loss = task_loss(found, packed, answers) / len(indices)
-            loss.backward()
-            self.loss_sum[number] += loss.detach()
-            self._learn(learner)
+            loss.backward()  # of one head at a time: what it kept is freed before the next
+            losses.append(loss.detach())
+            self._settle(learner)
+        self.loss_sum += torch.stack(losses)
+        for settings, optimiser, _ in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = rate_at(self.step, self.steps, settings)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
         self.step += 1
         self.loss_steps += 1
         self.windows += len(indices)
 
-    def _learn(self, learner: Learner) -> None:
+    def _batch(self, indices: np.ndarray) -> tuple[Packed[Tensor], Tensor, Tensor]:
+        """A batch of these windows, their answers, and their states: from one pass of the encoder, or cached."""
+        packed, answers = self.feed.batch(indices)
+        if self.cache is not None:
+            first, states = self.cache.batch(TRAINING, indices, self.shared.layers)
+            return first, answers, states
+        with self.cast(packed):
+            return packed, answers, self.shared.states(packed)
+
+    def _settle(self, learner: Learner) -> None:
+        """The gradients of a head, over all processes and within its limit."""
         values = [value for value in learner.head.parameters() if value.grad is not None]
         if self.accelerator.num_processes > 1:
             for value in values:
                 value.grad = self.accelerator.reduce(value.grad, "sum")
         if learner.settings.clip:
             nn.utils.clip_grad_norm_(values, learner.settings.clip)
-        for group in learner.optimiser.param_groups:
-            group["lr"] = rate_at(self.step, self.steps, learner.settings)
-        learner.optimiser.step()
-        learner.optimiser.zero_grad(set_to_none=True)
 
     def cast(self, packed: Packed[Tensor]) -> Any:
         """Mixed precision, where it is on."""
@@ -170,7 +211,8 @@ class FrozenLoop:
     def learning(self) -> list[tuple[str, nn.Parameter, torch.optim.Optimizer]]:
         """What learns: name, parameter, and the optimiser that holds its moments."""
         return [
-            (f"{learner.name}/{name}", value, learner.optimiser)
-            for learner in self.learners
+            (f"{learner.name}/{name}", value, optimiser)
+            for _, optimiser, group in self.optimisers
+            for learner in group
             for name, value in learner.head.named_parameters()
         ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from laconic.errors import LaconicError
 from laconic.files import write_text
+from laconic.score.quality import NAMES
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,6 @@ class Status:
         """What the rest will take at the mean pace so far."""
         return self.seconds / max(1, self.step) * (self.steps - self.step)
 
-
-NAMES = {
-    "exact": "exact",
-    "f1": "F1",
-    "best_f1": "F1 at the best threshold",
-    "acc": "accuracy",
-    "mcc": "Matthews",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-}
 
 Tell = Callable[[Status | str], None]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from laconic.errors import LaconicError
 from laconic.train.tables import dump_toml, fill
 
 NAME = re.compile(r"\w[\w+ -]*")  # of a head: it is a folder's name, and a part of words such as frozen.heads.lp.rate
-TAKEN = ("encoder", "checkpoints", "tensorboard")  # what else lies in the folder of a stage
+TAKEN = ("encoder", "checkpoints", "cache", "tensorboard")  # what else lies in the folder of a stage
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,15 @@ class Frozen:
 
     at: the epochs of the encoder at which it is frozen, 0 being the encoder as it was loaded; by default its end
     heads: by name, a line or table of `laconic.heads`, or a table with `head` and settings of its own over those here:
-    rate, schedule, restarts, warmup, decay, clip
+    at (some of these epochs alone), rate, schedule, restarts, warmup, decay, clip
+    evaluate: the epochs of the heads, fractions too, after which all of them are scored; their end always is
+    cache: of classes, the most GB that the states of first tokens may take on disk; 0 to run the encoder at every step
     """
 
     at: tuple[float, ...] = ()
     heads: dict[str, Any] = field(default_factory=dict)
+    evaluate: tuple[float, ...] = ()
+    cache: float = 0.0
     epochs: float = 1.0
     rate: float = 1e-3
     tokens: int | None = None
@@ -103,7 +107,7 @@ class Frozen:
     restarts: int = 0
     warmup: float = 0.0
     decay: float = 0.0
-    clip: float = 1.0
+    clip: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
@@ -118,12 +122,20 @@ class Frozen:
             found[name] = head, replace(self, **{key: value for key, value in own.items() if value is not None})
         return found
 
+    def of_epoch(self, epoch: float) -> Frozen:
+        """What learns on the encoder of this epoch."""
+        own = {name: settings.at for name, (_, settings) in self.each().items()}
+        return replace(
+            self, heads={name: head for name, head in self.heads.items() if epoch in own[name] or not own[name]}
+        )
+
 
 @dataclass(frozen=True)
 class OfOne:
     """A head of `Frozen` with settings of its own."""
 
     head: Any
+    at: tuple[float, ...] | None = None
     rate: float | None = None
     schedule: Literal["linear", "constant", "cosine"] | None = None
     restarts: int | None = None
@@ -187,6 +199,11 @@ class Recipe:
         _check_learning("frozen", f)
         for at in f.at:
             _check(0 <= at <= epochs, "frozen.at", at, f"at least 0, at most {epochs:g} epochs")
+        for at in f.evaluate:
+            _check(0 < at <= f.epochs, "frozen.evaluate", at, f"above 0, at most {f.epochs:g} epochs")
+        _check(f.cache >= 0, "frozen.cache", f.cache, "not negative")
+        of_first = self.data.task != "span"
+        _check(f.cache == 0 or of_first, "frozen.cache", f.cache, "0 with data.task 'span', which reads every token")
         for name in f.heads:
             good = NAME.fullmatch(name) and name.strip() == name and name not in TAKEN
             wanted = f"of letters, digits, _, +, - and spaces between them, and none of {', '.join(TAKEN)}"
@@ -194,6 +211,8 @@ class Recipe:
         for name, (head, settings) in f.each().items():
             _check_head(f"frozen.heads.{name}", head)
             _check_learning(f"frozen.heads.{name}", settings)
+            for at in settings.at:
+                _check(at in (f.at or (epochs,)), f"frozen.heads.{name}.at", at, "one of the epochs of frozen.at")
 
     def to_toml(self) -> str:
         """The recipe with all defaults written out; reads back as the same recipe."""
@@ -235,11 +254,20 @@ def _override(table: dict[str, Any], word: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text  # a word that needs no quotes: a path, a hub id
     *path, last = key.split(".")
-    for name in path:
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
+    for depth, name in enumerate(path):
+        inner = table.setdefault(name, {})
+        if path[:depth] == ["frozen", "heads"] and _wants_room(inner, last):
+            inner = table[name] = {"head": inner}
+        if not isinstance(inner, dict):
             raise LaconicError(f"{word!r}: {name} is not a table")
+        table = inner
     table[last] = value
+
+
+def _wants_room(head: Any, key: str) -> bool:
+    """Whether a head of `Frozen` is its line or table alone, with no room for a setting such as `rate`."""
+    settings = {f.name for f in fields(OfOne)} - {"head"}
+    return isinstance(head, str) or (isinstance(head, dict) and "kind" in head and key in settings)
 
 
 def _check_learning(where: str, s: Optimisation | Frozen) -> None:

@@ -35,6 +35,7 @@ from laconic.train.metrics import metrics
 from laconic.train.recipe import Recipe, read_recipe
 from laconic.train.spans import Feed
 from laconic.train.stage import check_stages, run_stages, snapshots_for
+from laconic.train.weights import LayerWeights
 
 __all__ = ["EVERY", "Interrupted", "train"]
 
@@ -83,7 +84,7 @@ class _Work:
         model = build_model(recipe)
         prepared = prepared or prepare(recipe, model)
         check_task("head", model.head, recipe, prepared.labels)
-        check_stages(recipe, model, prepared, self.accelerator.num_processes)
+        check_stages(recipe, model, prepared, self.accelerator)
         feed = Feed(prepared.examples, self.accelerator.device)
         loop = Loop(model, feed, recipe.optimisation, recipe.seed, self.accelerator)
         if main:
@@ -110,12 +111,14 @@ class _Work:
         identity = prepared.identity
         if loop.model.base:  # what does not learn is in no checkpoint
             identity["model"] = loop.model.base.sha256
+        model = loop.model
         last: dict[str, Any] = {}
 
         def evaluate() -> dict[str, Any]:
-            last["answers"], quality = prepared.evaluate(
-                loop.model, str(loop.accelerator.device), precision_of(loop.settings)
-            )
+            with LayerWeights({"model": model.head}, len(model.encoder.shape.layers)) as weights:
+                device = str(loop.accelerator.device)
+                last["answers"], quality = prepared.evaluate(model, device, precision_of(loop.settings))
+            last["weights"] = weights.of("model")
             return quality
 
         harness = Harness(
@@ -138,6 +141,7 @@ class _Work:
                 questions = prepared.evaluation.dataset.questions
                 write_answers(self.run / "answers.jsonl.gz", questions, last["answers"])
             facts = metrics(recipe, loop, harness.seconds, harness.evaluations, self.run / "model")
+            facts |= {"layer_weights": last["weights"]} if last.get("weights") else {}
             write_json(self.run / TUNED, facts)
         self.accelerator.wait_for_everyone()
         return facts

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from laconic.encoder.steps import have_kernels
 from laconic.errors import LaconicError
 from laconic.text import Tokens, Windows, make_windows, read, targets
 from laconic.text.packed import Packed
@@ -90,6 +91,10 @@ def span_loss(start: Tensor, end: Tensor, packed: Packed[Tensor], answers: Tenso
 
     start, end: (T,) logits; answers: (n, 2). Divide by the number of windows of the step for the mean.
     """
+    if have_kernels(start):
+        from laconic.train import span_kernel
+
+        return span_kernel.span_loss(start, end, packed.starts, answers, packed.longest)
     windows = len(packed.lengths)
     window = torch.repeat_interleave(packed.starts.diff(), output_size=packed.tokens)
     table = start.new_full((2, windows, packed.longest), float("-inf"), dtype=torch.float32)

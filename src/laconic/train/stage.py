@@ -1,6 +1,7 @@
 """Stages of frozen heads in a run: for each epoch of the encoder that the recipe names, load, train all heads, save.
 
 RUN/frozen/epoch-0.3/log.jsonl, checkpoints/     of all heads together
+RUN/frozen/epoch-0.3/cache/                      states of first tokens, for classes, if the recipe wants them kept
 RUN/frozen/epoch-0.3/NAME/model/                 a head, as a delta on the encoder's snapshot
 RUN/frozen/epoch-0.3/NAME/answers.jsonl.gz       its answers, for `laconic analyse`
 RUN/frozen/epoch-0.3/metrics.json                written last
@@ -11,32 +12,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 
-from laconic.answer.batched import over_windows
 from laconic.answer.decode import Decoded
 from laconic.answer.record import write_answers
-from laconic.answer.spans import SpanLogits
 from laconic.encoder.checkpoint import open_checkpoint
 from laconic.encoder.model import Model, load, save
-from laconic.encoder.runner import CPU_TOKENS, CUDA_TOKENS
+from laconic.encoder.runner import choose
 from laconic.errors import LaconicError
 from laconic.files import read_json, write_json
-from laconic.text import Windows, by_length
-from laconic.text.packed import Packed
 from laconic.train.build import Prepared, check_task
+from laconic.train.cache import Cache, Plan, fill_cache, remove_cache
 from laconic.train.checkpoint import remove_checkpoints
-from laconic.train.classes import ClassEvaluation, class_quality
+from laconic.train.classes import ClassEvaluation
 from laconic.train.evaluation import SpanEvaluation
 from laconic.train.frozen import FrozenLoop, Shared, make_heads
 from laconic.train.guard import Stop
-from laconic.train.harness import Harness
+from laconic.train.harness import Harness, Interrupted
 from laconic.train.log import Tell
 from laconic.train.loop import make_batches, precision_of
 from laconic.train.recipe import Recipe
+from laconic.train.scoring import score_heads
 from laconic.train.spans import Feed
+from laconic.train.weights import LayerWeights
 from laconic.tune import Freeze, apply, weights_hash
 from laconic.tune.apply import installed
 
@@ -61,18 +60,19 @@ def run_stages(
     """All stages of a recipe; the metrics of each, by the encoder's epoch."""
     found = {}
     for epoch in _epochs(recipe):
-        folder = run / "frozen" / f"epoch-{epoch:g}"
+        folder = _folder(run, epoch)
         if not (folder / "metrics.json").exists():
             if tell and accelerator.is_main_process:
                 tell(f"heads on the encoder of epoch {epoch:g}")
-            _stage(folder, _place(run, recipe, epoch), recipe, prepared, feed, accelerator).go(stop, tensorboard, tell)
+            _stage(run, epoch, recipe, prepared, feed, accelerator).go(stop, tensorboard, tell)
         accelerator.wait_for_everyone()
         remove_checkpoints(folder)
+        remove_cache(folder)
         found[f"{epoch:g}"] = read_json(folder / "metrics.json")
     return found
 
 
-def check_stages(recipe: Recipe, model: Model, prepared: Prepared, processes: int) -> None:
+def check_stages(recipe: Recipe, model: Model, prepared: Prepared, accelerator: Accelerator) -> None:
     """Refuse heads that cannot be made or cannot learn, before the encoder (`model`) has learnt for hours."""
     frozen = recipe.frozen
     if not frozen.heads:
@@ -85,11 +85,27 @@ def check_stages(recipe: Recipe, model: Model, prepared: Prepared, processes: in
         check_task(f"frozen.heads.{name}", head, recipe, prepared.labels)
         if head.pooled and not loaded:
             raise LaconicError(f"recipe: frozen.heads.{name} reads a pooler, which {recipe.model} does not have")
-    make_batches(prepared.examples.windows.lengths, frozen, recipe.seed, processes)
+    make_batches(prepared.examples.windows.lengths, frozen, recipe.seed, accelerator.num_processes)
+    if frozen.cache:
+        own = [model.head] if any(epochs) else []
+        half = choose(str(accelerator.device), precision_of(recipe.optimisation))[1]
+        _plan(prepared, Shared(model, [*heads.values(), *own]), half).check(frozen.cache)
+
+
+def _plan(prepared: Prepared, shared: Shared, half: bool) -> Plan:
+    """What the cache of a stage holds: all that heads read of the windows of training and of the evaluation."""
+    parts = [prepared.examples.windows]
+    if isinstance(prepared.evaluation, ClassEvaluation):
+        parts.append(prepared.evaluation.data.windows)
+    return Plan(tuple(parts), shared.layers, shared.model.encoder.shape.hidden, half)
 
 
 def _epochs(recipe: Recipe) -> tuple[float, ...]:
     return recipe.frozen.at or (recipe.optimisation.epochs,)
+
+
+def _folder(run: Path, epoch: float) -> Path:
+    return run / "frozen" / f"epoch-{epoch:g}"
 
 
 def _place(run: Path, recipe: Recipe, epoch: float) -> str | Path:
@@ -98,13 +114,13 @@ def _place(run: Path, recipe: Recipe, epoch: float) -> str | Path:
     return run / "model" if epoch == recipe.optimisation.epochs else run / "snapshots" / f"epoch-{epoch:g}"
 
 
-def _stage(
-    folder: Path, place: str | Path, recipe: Recipe, prepared: Prepared, feed: Feed, accelerator: Accelerator
-) -> _Stage:
-    model = load(place)
+def _stage(run: Path, epoch: float, recipe: Recipe, prepared: Prepared, feed: Feed, accelerator: Accelerator) -> _Stage:
+    model = load(_place(run, recipe, epoch))
     model.windows = recipe.data.window_settings()  # an encoder of epoch 0 has none, or others
-    loop = FrozenLoop(model, feed, recipe.frozen, recipe.seed, accelerator, precision_of(recipe.optimisation))
-    return _Stage(folder, loop, prepared, recipe.checkpoints.seconds)
+    loop = FrozenLoop(
+        model, feed, recipe.frozen.of_epoch(epoch), recipe.seed, accelerator, precision_of(recipe.optimisation)
+    )
+    return _Stage(_folder(run, epoch), loop, prepared, recipe.checkpoints.seconds)
 
 
 class _Stage:
@@ -113,40 +129,82 @@ class _Stage:
         self.loop = loop
         self.prepared = prepared
         self.pause = pause
-        self.decoded: dict[str, Decoded] = {}
+        self.cache: Cache | None = None
+        self.answers: dict[str, Decoded] = {}  # of the last evaluation
+        self.heads = {learner.name: learner.head for learner in loop.learners}
         head = loop.model.head  # the one that the encoder came with, if any
         wanted = "span" if prepared.labels is None else "class"
-        fits = head is not None and head.task == wanted and head.to_json().get("labels") == prepared.labels
-        self.own = head if fits else None
+        if head is not None and head.task == wanted and head.to_json().get("labels") == prepared.labels:
+            self.heads[ENCODER] = head
+        self.weights = LayerWeights(self.heads, len(loop.model.encoder.shape.layers))
 
     def go(self, stop: Stop, tensorboard: bool, tell: Tell | None) -> None:
         loop = self.loop
-        identity = {**self.prepared.identity, "encoder": weights_hash(loop.model)}
-        evaluate = self.evaluate if self.prepared.evaluation else None
-        harness = Harness(self.folder, loop, stop, identity, evaluate, self.save, self.pause)
+        main, frozen = loop.accelerator.is_main_process, loop.frozen
+        encoder = weights_hash(loop.model)
+        if frozen.cache:
+            self.cache = loop.cache = self._cache(encoder, stop, tell if main else None)
+        identity = {**self.prepared.identity, "encoder": encoder}
+        evaluate = (lambda: self.evaluate(tell)) if self.prepared.evaluation else None
+        harness = Harness(self.folder, loop, stop, identity, evaluate, self.save, self.pause, frozen.evaluate)
         harness.go(tensorboard=tensorboard, tell=tell)
-        if loop.accelerator.is_main_process:
+        if main:
             self.save(self.folder)
-            last = harness.evaluations[-1]["heads"] if harness.evaluations else {}
-            facts = self._metrics(harness.seconds, last)
+            facts = self._metrics(harness.seconds, harness.evaluations)
             for name, head in facts["heads"].items():
                 write_json(self.folder / name / "metrics.json", head)
             write_json(self.folder / "metrics.json", facts)
 
-    def _metrics(self, seconds: float, last: dict[str, Any]) -> dict[str, Any]:
+    def _cache(self, encoder: str, stop: Stop, tell: Tell | None) -> Cache:
+        """The states of first tokens: those that an interrupted stage has left, or computed now."""
         loop = self.loop
-        heads = {
-            learner.name: {
+
+        def between() -> None:
+            if stop.signal:
+                raise Interrupted(0, loop.steps, stop.signal)
+
+        plan = _plan(self.prepared, Shared(loop.model, list(self.heads.values())), loop.half)
+        plan.check(loop.frozen.cache)
+        if loop.accelerator.is_main_process:
+            fill_cache(self.folder, plan, encoder, loop.model, loop.cast, between, tell)
+        loop.accelerator.wait_for_everyone()
+        return Cache(self.folder, plan, loop.accelerator.device)
+
+    def evaluate(self, tell: Tell | None) -> dict[str, Any]:
+        """The scores of all heads; at the end also of the encoder's own, which does not change, and layer weights."""
+        loop, evaluation = self.loop, self.prepared.evaluation
+        assert evaluation is not None
+        if tell and loop.frozen.evaluate:
+            tell(f"epoch {loop.epoch:.2f} of the heads")
+        heads = {name: head for name, head in self.heads.items() if name != ENCODER or loop.step == loop.steps}
+        with LayerWeights(heads, len(loop.model.encoder.shape.layers)) as self.weights:
+            scores, self.answers = score_heads(evaluation, heads, loop, self.cache)
+        return {"heads": scores}
+
+    def _metrics(self, seconds: float, evaluations: list[dict[str, Any]]) -> dict[str, Any]:
+        loop = self.loop
+        last = evaluations[-1]["heads"] if evaluations else {}
+        heads = {ENCODER: {"quality": last[ENCODER]}} if ENCODER in last else {}
+        for learner in loop.learners:
+            heads[learner.name] = {
                 "head": learner.head.to_json(),
                 "parameters": learner.parameters,
                 "rate": learner.settings.rate,
                 "quality": last.get(learner.name, {}),
             }
-            for learner in loop.learners
-        }
-        own = {ENCODER: {"quality": last[ENCODER]}} if ENCODER in last else {}
+            if len(evaluations) > 1:
+                heads[learner.name]["curve"] = [
+                    {"epoch": look["epoch"], "step": look["step"], **look["heads"][learner.name]}
+                    for look in evaluations
+                ]
+        for name, head in heads.items():
+            weights = self.weights.of(name)
+            head |= {"layer_weights": weights} if weights else {}
         pace = loop.windows / seconds if seconds > 0 else 0.0
-        return {"heads": {**own, **heads}, "train_seconds": seconds, "windows_per_second": pace, "steps": loop.steps}
+        facts = {"heads": heads, "train_seconds": seconds, "windows_per_second": pace, "steps": loop.steps}
+        if self.cache is not None:
+            facts["cache"] = {"bytes": self.cache.bytes, "seconds": self.cache.seconds}
+        return facts
 
     def save(self, folder: Path) -> None:
         """Each head as a delta on the encoder, and its answers."""
@@ -157,50 +215,6 @@ class _Stage:
             model.head = learner.head
             save(model, folder / learner.name / "model")
         if isinstance(self.prepared.evaluation, SpanEvaluation):
-            for name, decoded in self.decoded.items():
+            for name, decoded in self.answers.items():
                 questions = self.prepared.evaluation.dataset.questions
                 write_answers(folder / name / "answers.jsonl.gz", questions, decoded)
-
-    def evaluate(self) -> dict[str, Any]:
-        """The scores of all heads, and of the encoder's own, from one pass a batch."""
-        evaluation = self.prepared.evaluation
-        named = {learner.name: learner.head for learner in self.loop.learners}
-        if self.own is not None:
-            named[ENCODER] = self.own
-        for head in named.values():
-            head.eval()
-        shared = Shared(self.loop.model, list(named.values()))
-        if isinstance(evaluation, ClassEvaluation):
-            found = self._class_logits(shared, evaluation.data.windows)
-            return {"heads": {name: class_quality(evaluation.data, f) for name, f in zip(named, found)}}
-        assert isinstance(evaluation, SpanEvaluation)
-        budget = CUDA_TOKENS if self.loop.accelerator.device.type == "cuda" else CPU_TOKENS
-        flat = over_windows(evaluation.windows, budget, lambda packed: self._span_logits(shared, packed))
-        heads = {}
-        for number, name in enumerate(named):
-            decoded, quality = evaluation.score(SpanLogits(flat[2 * number], flat[2 * number + 1]))
-            self.decoded[name] = decoded
-            heads[name] = quality
-        return {"heads": heads}
-
-    @torch.no_grad()
-    def _logits(self, shared: Shared, packed: Packed[np.ndarray]) -> list[Any]:
-        batch = packed.map(lambda array: torch.from_numpy(array).to(self.loop.accelerator.device, non_blocking=True))
-        with self.loop.cast(batch):
-            states = shared.states(batch)
-            return [shared.logits(number, states, batch) for number in range(len(shared.heads))]
-
-    def _span_logits(self, shared: Shared, packed: Packed[np.ndarray]) -> list[np.ndarray]:
-        found = [logits for pair in self._logits(shared, packed) for logits in pair]
-        return list(torch.stack([logits.float() for logits in found]).cpu().numpy())
-
-    def _class_logits(self, shared: Shared, windows: Windows) -> list[np.ndarray]:
-        budget = CUDA_TOKENS if self.loop.accelerator.device.type == "cuda" else CPU_TOKENS
-        parts: list[list[np.ndarray]] = [[] for _ in shared.heads]
-        order = []
-        for indices in by_length(windows.lengths, max(budget, int(windows.lengths.max(initial=1)))):
-            order.append(indices)
-            for part, logits in zip(parts, self._logits(shared, windows.packed(indices))):
-                part.append(logits.float().cpu().numpy())
-        back = np.argsort(np.concatenate(order))
-        return [np.concatenate(part)[back] for part in parts]
