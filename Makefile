@@ -11,7 +11,7 @@ demo: $(VENV)/.ready
 	$(VENV)/bin/python examples/encode.py
 
 test: $(VENV)/.ready
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n auto --dist loadfile
 
 check: lint types
 

@@ -27,8 +27,8 @@ from laconic.heads import SpanHead
 from laconic.score import hardware
 from laconic.train.frozen import FrozenLoop
 from laconic.train.loop import task_loss
-from laconic.train.recipe import Frozen
 from laconic.train.run import EVERY
+from laconic.train.settings import Frozen
 from laconic.train.spans import Feed
 from train import examples, peak
 
@@ -174,7 +174,7 @@ def profile(bench: Bench, name: str, line: str) -> None:
 
 
 def report(name: str, options: argparse.Namespace, accelerator: Accelerator) -> None:
-    windows = options.windows or {"large": 128, "minilm": 384}.get(name, 8)
+    windows = options.windows or {"large": 256, "minilm": 1024}.get(name, 8)
     bench = Bench(SHAPES[name], accelerator, windows)
     tokens = int(bench.examples.windows.lengths.sum()) / 8
     print(f"\n{name}: {windows} windows, {tokens:,.0f} tokens a step")

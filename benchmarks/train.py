@@ -24,8 +24,8 @@ from laconic.heads import SpanHead
 from laconic.score import hardware
 from laconic.text import Windows
 from laconic.train.loop import Loop
-from laconic.train.recipe import Optimisation
 from laconic.train.run import EVERY
+from laconic.train.settings import Optimisation
 from laconic.train.spans import Examples, Feed
 from laconic.tune import Adapters, BitFit, Freeze, Full, LoRA, Tuning, apply
 

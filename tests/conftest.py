@@ -6,7 +6,7 @@ import pytest
 import torch
 
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # for tests/encoder/test_kernels.py
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # for the tests of kernels
 
 
 @pytest.fixture(scope="session")

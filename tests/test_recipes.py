@@ -9,11 +9,15 @@ import torch
 
 from laconic.encoder import Encoder, LayerShape, Model, Shape
 from laconic.heads import build_head
+from laconic.heads.mlm import mlm_table
+from laconic.prune import Parameters, read_prune_recipe
 from laconic.text import read_glue
 from laconic.train import read_recipe
 from laconic.tune import apply, build_tuning
 
-RECIPES = sorted((Path(__file__).parent.parent / "recipes").rglob("*.toml"))
+FOLDER = Path(__file__).parent.parent / "recipes"
+PRUNING = FOLDER / "prune.toml"
+RECIPES = sorted(path for path in FOLDER.rglob("*.toml") if path != PRUNING)
 SHAPES = {
     "bert-base-cased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996),
     "bert-base-uncased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=30522),
@@ -42,7 +46,7 @@ CLASSES = {
     "xception-full": 20_662_106,
 }
 BERTVISION = {"heads", "less-data", "answerable", "mrpc", "rte", "sst2", "cola"}
-LABELS = {"answerable": 2, "glue": 2, "span": None}  # of the tasks that recipes have
+LABELS = {"answerable": 2, "glue": 2, "span": None, "pretrain": None}  # of the tasks that recipes have
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -51,7 +55,10 @@ def test_a_recipe_fits_its_model(path):
     shape = SHAPES[recipe.model]
     sizes = (shape.hidden, len(shape.layers))
     with torch.device("meta"):
-        model = Model(Encoder(shape), build_head(recipe.head, *sizes), pooler=True)
+        encoder = Encoder(shape)
+        mlm = recipe.data.task == "pretrain"
+        head = mlm_table(shape, encoder.style, following=recipe.following) if mlm else recipe.head
+        model = Model(encoder, build_head(head, *sizes), pooler=True)
         apply(model, build_tuning(recipe.tuning))
         heads = {name: build_head(head, *sizes) for name, (head, _) in recipe.frozen.each().items()}
     for head in (model.head, *heads.values()):
@@ -60,6 +67,13 @@ def test_a_recipe_fits_its_model(path):
     learning = sum(value.numel() for value in model.parameters() if value.requires_grad)
     assert learning == PUBLISHED.get(path.stem, learning)
     assert 0 < learning <= sum(value.numel() for value in model.parameters())
+
+
+def test_the_recipe_of_pruning_has_the_sizes_of_the_paper():
+    recipe = read_prune_recipe(PRUNING)
+    total = Parameters(pooler=True)(SHAPES[recipe.model])
+    assert [round(keep * total / 1e6) for keep in recipe.target.keep] == [100, 89, 78, 67, 56, 43, 33]
+    assert recipe.target.kinds == "all"
 
 
 def test_every_row_of_the_tables_has_a_recipe():

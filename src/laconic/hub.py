@@ -21,12 +21,15 @@ TOKENIZER_FILES = (
 )
 DESCRIPTIONS = ("laconic.json", "config.json")
 DELTA = "delta.safetensors"  # only what was trained; laconic.json names the base that the rest comes from
+ONNX = "model.onnx"  # what `laconic export` writes; a folder may have it alone, or beside its weights
+ONNX_DATA = "model.onnx.data"  # its large tensors
 WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
     DELTA,
+    ONNX,
 )
 
 Fetch = Callable[[str], Path | None]
@@ -89,6 +92,8 @@ def _weights(source: str, fetch: Fetch) -> tuple[Path, ...]:
         path = fetch(name)
         if path is None:
             continue
+        if name == ONNX:
+            return tuple(file for file in (path, fetch(ONNX_DATA)) if file)
         if not name.endswith(".index.json"):
             return (path,)
         shards = sorted(set(read_json(path).get("weight_map", {}).values()))

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import torch
 
 from laconic.encoder import Encoder, LayerShape, Model, Shape
-from laconic.heads import SpanHead
+from laconic.heads import ClassHead, SpanHead
 
 WIDTH, COPIES = 5, 6
-LAYER = LayerShape(heads=5, key=6, value=7, ffn=24)
+LAYER = LayerShape(heads=5, key=6, value=7, ffn=12)
 TWINS = {"a": 1, "k": 1, "v": 1, "f": 2}  # pairs a layer
 IDLE = 2  # FFN units a layer that read nothing
 LARGER = 1.3  # how much larger useless weights are than others
@@ -27,7 +27,7 @@ LARGER = 1.3  # how much larger useless weights are than others
 
 @dataclass(frozen=True)
 class Planted:
-    """A model with a span head, and which elements of each of its dimensions (h, a0, k0 …) do nothing."""
+    """A model with a head, and which elements of each of its dimensions (h, a0, k0 …) do nothing."""
 
     model: Model
     useless: dict[str, torch.Tensor]
@@ -38,11 +38,12 @@ class Planted:
 
 
 @torch.no_grad()
-def plant(seed=0, layers=2, dtype=torch.float32):
-    """Build one; where the useless elements stand is drawn too."""
+def plant(seed=0, layers=2, dtype=torch.float32, labels=0):
+    """Build one; where the useless elements stand is drawn too. labels: of a class head in place of the span head."""
     generator = torch.Generator().manual_seed(seed)
     hidden = WIDTH * COPIES
-    model = Model(Encoder(Shape(37, 32, 2, hidden, hidden, (LAYER,) * layers)), SpanHead(hidden)).to(dtype)
+    head = ClassHead(hidden, labels) if labels else SpanHead(hidden)
+    model = Model(Encoder(Shape(37, 32, 2, hidden, hidden, (LAYER,) * layers)), head).to(dtype)
     for name, value in model.named_parameters():
         gain = "norm" in name and name.endswith("weight")
         value.normal_(1.0 if gain else 0.0, 0.1 if gain else 0.3, generator=generator)
@@ -59,6 +60,9 @@ def _plant_layer(layer, copies, generator):
     shape, attention = layer.attention.shape, layer.attention
     layer.up.weight *= 0.5  # with the bias, this leaves no unit off for almost all tokens: it would be useless too
     layer.up.bias += 1
+    layer.up.weight *= layer.up.weight.norm(dim=1).mean() / layer.up.weight.norm(dim=1, keepdim=True)
+    numbers = layer.down.weight[copies[0]]  # units that matter about alike: what they read and write is of one length
+    layer.down.weight[copies[0]] = numbers * numbers.norm(dim=0).mean() / numbers.norm(dim=0)
     q, k, v = (
         (linear.weight.view(shape.heads, size, -1), linear.bias.view(shape.heads, size))
         for linear, size in ((attention.query, shape.key), (attention.key, shape.key), (attention.value, shape.value))

@@ -18,7 +18,7 @@ from laconic.text import Tokens, make_windows, read, read_glue
 from laconic.text.pairs import make_pairs
 from laconic.train import build_model, make_recipe, prepare, train
 from laconic.train.classes import ClassData, class_data, class_loss, class_quality
-from laconic.train.recipe import Data
+from laconic.train.settings import Data
 from laconic.train.spans import part_of
 from train.material import FACTS, farthest, make_recipe_file, table, weights
 

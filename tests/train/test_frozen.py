@@ -14,8 +14,8 @@ from laconic.train import Interrupted, Status, build_model, make_recipe, prepare
 from laconic.train.frozen import FrozenLoop, Shared
 from laconic.train.loop import seed_of, task_loss
 from laconic.train.optimiser import rate_at
-from laconic.train.recipe import Frozen
-from laconic.train.run import _accelerator
+from laconic.train.run import make_accelerator
+from laconic.train.settings import Frozen
 from laconic.train.spans import Feed
 from train.heads_material import AT, HEADS, after, answers, as_it_is, head_losses
 from train.material import assert_same_weights, weights
@@ -30,7 +30,7 @@ def prepared(lively):
 def make_loop(place, prepared, heads, **frozen):
     settings = make_recipe(as_it_is(place, heads, **frozen)).frozen
     feed = Feed(prepared.examples, torch.device("cpu"))
-    return FrozenLoop(load(place.model), feed, settings, 0, _accelerator("cpu"), None)
+    return FrozenLoop(load(place.model), feed, settings, 0, make_accelerator("cpu"), None)
 
 
 class TestAlone:

@@ -15,8 +15,8 @@ from laconic.errors import LaconicError
 from laconic.text import Batches, read
 from laconic.train import build_model, make_recipe, prepare, train
 from laconic.train.loop import Loop, _has_idle, make_batches, seed_of, task_loss
-from laconic.train.recipe import Optimisation
-from laconic.train.run import _accelerator
+from laconic.train.run import make_accelerator
+from laconic.train.settings import Optimisation
 from laconic.train.spans import Feed
 from train.material import assert_same_weights, log_lines, make_model, table, weights
 
@@ -40,7 +40,7 @@ def prepared(quiet):
 def make_loop(recipe, prepared, **optimisation):
     recipe = make_recipe({**recipe, "optimisation": {**recipe["optimisation"], **optimisation}})
     feed = Feed(prepared.examples, torch.device("cpu"))
-    return Loop(build_model(recipe), feed, recipe.optimisation, recipe.seed, _accelerator("cpu"))
+    return Loop(build_model(recipe), feed, recipe.optimisation, recipe.seed, make_accelerator("cpu"))
 
 
 def advance(loop, steps=None):

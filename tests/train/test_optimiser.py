@@ -12,7 +12,7 @@ from torch import nn
 
 from laconic.train import build_model, make_recipe
 from laconic.train.optimiser import make_optimiser, rate_at
-from laconic.train.recipe import Optimisation
+from laconic.train.settings import Optimisation
 from train.material import table
 
 PLAIN = Optimisation(rate=1.0, warmup=0.0)

@@ -26,6 +26,7 @@ train = ["a.json", "rajpurkar/squad_v2:train"]
 evaluate = "b.json"
 task = "span"
 fraction = 0.1
+held_out = 0.0
 max_length = 320
 step = 100
 question_limit = 48
@@ -102,6 +103,7 @@ class TestReading:
                 "evaluate": "b.json",
                 "task": "span",
                 "fraction": 0.1,
+                "held_out": 0.0,
                 "max_length": 320,
                 "step": 100,
                 "question_limit": 48,
@@ -165,6 +167,7 @@ class TestReading:
             "evaluate": "",
             "task": "span",
             "fraction": 1.0,
+            "held_out": 0.0,
             "max_length": 384,
             "step": 128,
             "question_limit": 64,
@@ -497,7 +500,7 @@ class TestMistakes:
             ("optimisation", "precision", "fp16", "'fp16'; one of auto, fp32, bf16 is wanted"),
             ("optimisation", "compile", 1, "optimisation.compile is 1; true or false is wanted"),
             ("", "head", 3, "head is 3; it must be a line or a table of a head"),
-            ("data", "task", "glu", "data.task is 'glu'; one of span, answerable, glue is wanted"),
+            ("data", "task", "glu", "data.task is 'glu'; one of span, answerable, glue, pretrain is wanted"),
             ("frozen", "heads", ["linear"], "frozen.heads is ['linear']; a table is wanted"),
             ("frozen", "heads", {"lp": 3}, "frozen.heads.lp is 3; it must be a line or a table of a head"),
             ("frozen", "heads", {"lp": {"head": ["x"]}}, "frozen.heads.lp is ['x']; it must be a line"),
@@ -679,3 +682,23 @@ class TestMistakesOfARun:
         assert line.startswith("laconic: ")
         assert culprit in line
         assert cli("train", recipe, "--out", tmp_path / "run").returncode == 0
+
+
+class TestHeadsAtSomeEpochs:
+    def made(self, **heads):
+        frozen = {"at": [0, 0.5, 1], "heads": {"lp": "pool(learned) > linear", **heads}}
+        return make_recipe({"model": "m", "data": {"train": "t"}, "optimisation": {"epochs": 1}, "frozen": frozen})
+
+    def test_a_head_of_some_epochs_is_left_out_of_others(self):
+        recipe = self.made(deep={"head": "xception > linear", "at": [0.5]})
+        assert {at: list(recipe.frozen.of_epoch(at).heads) for at in recipe.frozen.at} == {
+            0: ["lp"],
+            0.5: ["lp", "deep"],
+            1: ["lp"],
+        }
+
+    def test_an_epoch_that_is_no_stage(self):
+        with pytest.raises(
+            LaconicError, match=r"frozen.heads.deep.at is 0.3; it must be one of the epochs of frozen.at"
+        ):
+            self.made(deep={"head": "xception > linear", "at": [0.3]})

@@ -11,7 +11,7 @@ from laconic.answer.spans import SpanLogits
 from laconic.score import span_quality
 from laconic.train import build_model, make_recipe, prepare
 from laconic.train.loop import Loop
-from laconic.train.run import _accelerator
+from laconic.train.run import make_accelerator
 from laconic.train.spans import Feed
 from train.material import table
 
@@ -91,7 +91,7 @@ def both(minilm, material):
     prepared = prepare(recipe, model)
     examples = prepared.examples
     plain = Plain(minilm, model.head)
-    loop = Loop(model, Feed(examples, torch.device("cpu")), recipe.optimisation, recipe.seed, _accelerator("cpu"))
+    loop = Loop(model, Feed(examples, torch.device("cpu")), recipe.optimisation, recipe.seed, make_accelerator("cpu"))
     assert loop.steps == STEPS
     mine, theirs = [], []
     for step in range(STEPS):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from laconic.errors import LaconicError
 from laconic.text import Tokens, make_windows, read, targets
-from laconic.train.recipe import Data
+from laconic.train.settings import Data
 from laconic.train.spans import Feed, part_of, span_examples, span_loss
 from tiny import LENGTHS, batch, random_windows
 from train.material import make_questions

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from laconic.answer.pipeline_rule import pipeline_answers
 from laconic.answer.spans import Answer, SpanLogits
 from laconic.errors import LaconicError
 from laconic.files import read_json
-from laconic.hub import ModelFiles, find_model
+from laconic.hub import ONNX, ModelFiles, find_model
 from laconic.text import Question, Tokens, Windows, iter_windows, make_windows
 from laconic.text.packed import Packed
 
@@ -247,6 +248,9 @@ def _old(answer: Answer) -> dict[str, Any]:
 
 
 def _runner(source: str | Path, files: ModelFiles, device: str | None, precision: str | None) -> Runner:
+    exported = files.description.parent / ONNX
+    if files.weights[0].name == ONNX or (exported.is_file() and find_spec("torch") is None):
+        return _onnx_runner(source, exported, device, precision)
     from laconic.encoder.families import FAMILIES
 
     description = read_json(files.description)
@@ -264,6 +268,19 @@ def _runner(source: str | Path, files: ModelFiles, device: str | None, precision
     if files.members:
         return load_ensemble(source, device, precision)
     return TorchRunner(load(source), device, precision)
+
+
+def _onnx_runner(source: str | Path, path: Path, device: str | None, precision: str | None) -> Runner:
+    from laconic.deploy.onnx_runner import OnnxRunner
+
+    if device not in (None, "cpu") or precision not in (None, "fp32"):
+        raise LaconicError(
+            f"{source}: is run by onnxruntime on the CPU as it was exported; leave out device and precision"
+        )
+    runner = OnnxRunner(path)
+    if runner.task != "span":
+        raise LaconicError(f"{source}: has no span head, so it cannot answer questions; export one that has")
+    return runner
 
 
 def _tokenizer_folder(files: ModelFiles) -> Path:

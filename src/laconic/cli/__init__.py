@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-VERBS = ("ask", "answer", "score", "evaluate", "train", "ensemble", "analyse", "inspect")
+VERBS = ("ask", "answer", "score", "evaluate", "train", "prune", "ensemble", "analyse", "inspect", "export")
 
 for _verb in VERBS:
     app.command(_verb)(getattr(import_module(f"laconic.cli.{_verb}"), _verb))

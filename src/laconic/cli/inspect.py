@@ -17,6 +17,7 @@ from laconic.encoder import LayerShape, Shape, open_checkpoint, read_shape
 from laconic.encoder.checkpoint import Checkpoint, Tensor
 from laconic.encoder.families import family_of
 from laconic.encoder.members import Ensemble, open_ensemble
+from laconic.errors import LaconicError
 from laconic.hub import find_model
 
 BYTES = {"F64": 8, "I64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
@@ -25,6 +26,7 @@ BYTES = {"F64": 8, "I64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
 def inspect(
     model: Annotated[str, typer.Argument(metavar="MODEL|SHAPE.json", help="A folder, a hub id, or a shape file.")],
     length: Annotated[int, typer.Option(help="Window length for the operations count.", min=1)] = 384,
+    plot: Annotated[Path | None, typer.Option(help="Draw the sizes per layer into this .svg file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show an encoder's sizes per layer, its parameters by part, FLOPs and bytes. No weight is read.
@@ -34,10 +36,16 @@ def inspect(
     """
     path = Path(model)
     if not path.is_file() and find_model(model).members:
+        if plot is not None:
+            raise LaconicError(f"{model}: is an ensemble; --plot draws one model")
         _inspect_ensemble(open_ensemble(model), length, as_json)
         return
     facts = _of_shape_file(path) if path.is_file() else _of_model(model)
     shape: Shape = facts.pop("shape")
+    if plot is not None:
+        from laconic.report.shapes import plot_shape
+
+        plot_shape(model, shape, plot)
     flops = shape.flops(length) + facts.pop("inserted_flops", 0)
     facts["flops"] = {"length": length, "per_token": flops, "per_window": length * flops}
     facts["layers"] = [asdict(layer) for layer in shape.layers]

@@ -44,7 +44,7 @@ def train(
     made = room.read_recipe(recipe, words or [])
     run = out or Path("runs") / Path(recipe).stem
     try:
-        with _watch() as tell:
+        with watch() as tell:
             facts = room.train(made, run, device=device, tensorboard=tensorboard, tell=tell)
     except room.Interrupted as stopped:
         print(f"laconic: {stopped}", file=sys.stderr)
@@ -58,7 +58,7 @@ def train(
 
 
 @contextmanager
-def _watch() -> Iterator[Tell]:
+def watch() -> Iterator[Tell]:
     """A live line on a terminal; elsewhere a plain line every half minute and for each evaluation."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal or os.environ.get("RANK", "0") != "0":  # of several processes one has something to tell

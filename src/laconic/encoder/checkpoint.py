@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from laconic.encoder.families import Family, family_of
+from laconic.encoder.families.family import translate
 from laconic.encoder.shape import Shape
 from laconic.encoder.style import Style
 from laconic.errors import LaconicError
 from laconic.files import read_json
-from laconic.hub import DELTA, ModelFiles, find_model
+from laconic.hub import DELTA, ONNX, ModelFiles, find_model
 
 FORMAT = 1
 INSERTED = {"adapters": "_adapter.", "lora": ".lora_"}  # what the names of tensors between a shape's own have in them
@@ -107,6 +108,8 @@ def _open(source: str | Path, base: str | Path | None, above: tuple[Path, ...]) 
             f"{source}: is an ensemble, and one model is wanted here; "
             f"take one of its members, such as {files.members[0].source}"
         )
+    if files.weights[0].name == ONNX:
+        raise LaconicError(f"{source}: is exported and can only answer; give the model that it was made of")
     here = files.description.resolve()
     if here in above:
         raise LaconicError(f"{source}: it would be its own base")
@@ -192,19 +195,23 @@ def _hugging_face(files: ModelFiles, config: dict[str, Any], tensors: dict[str, 
             named[ours] = tensor
         elif not name.endswith("embeddings.position_ids"):  # 0, 1, 2 …, which old versions saved
             unused.append(name)
-    head = _head(family, config, named)
-    for name in [name for name in named if name.startswith("head.")] if head is None else []:
-        unused.append(named.pop(name).name)
     try:
         shape, style = family.shape(config), family.style(config)
     except LaconicError as error:
         raise LaconicError(f"{files.description}: {error}") from None
+    head = _head(family, config, named, shape, style)
+    for name in [name for name in named if name.startswith("head.") and not _has_place(name, head, family)]:
+        unused.append(named.pop(name).name)
     return Checkpoint(files, family, shape, style, named, tuple(unused), head, config)
 
 
-def _head(family: Family, config: dict[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any] | None:
+def _head(
+    family: Family, config: dict[str, Any], tensors: Mapping[str, Tensor], shape: Shape, style: Style
+) -> dict[str, Any] | None:
     """Which head a checkpoint carries: by its class, and only if its weights are there."""
     classes = " ".join(config.get("architectures") or [])
+    if "ForPreTraining" in classes or "ForMaskedLM" in classes:
+        return _mlm_head(config, tensors, shape, style)
     linear = tensors.get("head.linear.weight")
     if linear is None:
         return None
@@ -214,6 +221,25 @@ def _head(family: Family, config: dict[str, Any], tensors: Mapping[str, Tensor])
         activation = family.class_activation
         return {"kind": "class", "labels": linear.shape[0], "activation": activation, "pooled": activation is None}
     return None
+
+
+def _mlm_head(
+    config: dict[str, Any], tensors: Mapping[str, Tensor], shape: Shape, style: Style
+) -> dict[str, Any] | None:
+    """The head of pre-training, if all of its words' part is there and its decoder is the table of the words."""
+    wanted = ("head.bias", "head.dense.weight", "head.dense.bias", "head.norm.weight", "head.norm.bias")
+    if not config.get("tie_word_embeddings", True) or any(name not in tensors for name in wanted):
+        return None
+    following = "head.following.weight" in tensors and "pooler.weight" in tensors
+    manner = {"activation": style.activation, "eps": style.eps}
+    return {"kind": "mlm", "vocab": shape.vocab, "embedding": None, **manner, "following": following}
+
+
+def _has_place(name: str, head: dict[str, Any] | None, family: Family) -> bool:
+    """Whether a tensor belongs to this head, and not to another that the file has too."""
+    if head is None or (name.startswith("head.following.") and not head.get("following")):
+        return False
+    return any(translate(name, ours, theirs) for ours, theirs in family.head_rules(head["kind"]))
 
 
 def _refuse(config: Mapping[str, Any], files: ModelFiles) -> None:

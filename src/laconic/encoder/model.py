@@ -71,7 +71,11 @@ class Model(nn.Module):
         self.base: Base | None = None
 
     def forward(self, packed: Packed[Tensor]) -> Any:
-        """Logits of a batch: (start (T,), end (T,)) from a span head, (n, labels) from a classification head."""
+        """Logits of a batch.
+
+        (start (T,), end (T,)) from a span head, (n, labels) from a classification head; from a head of pre-training the
+        words of masked places (m, vocab) and, if it has that, whether B follows (n, 2).
+        """
         if self.head is None:
             raise LaconicError("this model has no head: use model.encoder for states, or train a head")
         return self.read(self.head, self.encoder(packed, self.head.reads), packed)
@@ -81,10 +85,19 @@ class Model(nn.Module):
         if head.task == "span":
             return head(states, packed)
         places = packed.starts[:-1].long()
+        if head.task == "mlm":
+            table = self.encoder.embeddings.words.weight
+            return head(states, packed, table, self._pool(states[-1][places]) if head.pooled else None)
         first = [state[places] for state in states]
         if head.pooled and self.pooler is not None:
-            first.append(torch.tanh(self.pooler(first[-1])))
+            first.append(self._pool(first[-1]))
         return head(first)
+
+    def _pool(self, first: Tensor) -> Tensor:
+        """The pooler's output for first tokens: (n, h) → (n, h)."""
+        if self.pooler is None:
+            raise LaconicError("this model's head reads a pooler, which the model does not have")
+        return torch.tanh(self.pooler(first))
 
 
 def load(
@@ -154,8 +167,12 @@ def save_hugging_face(model: Model, folder: str | Path) -> None:
         how = "merge it first (laconic.tune.merge)" if found == "LoRA" else "save as a Laconic folder"
         raise LaconicError(f"transformers has no class for an encoder with {found}; {how}")
     family = model.family
-    kind = linear_kind(model)
-    suffix = {None: "Model", "span": "ForQuestionAnswering", "class": "ForSequenceClassification"}[kind]
+    if model.head is not None and model.head.task == "mlm" and family.mlm_rules:
+        kind: str | None = "mlm"
+        suffix = "ForPreTraining" if model.head.pooled else "ForMaskedLM"
+    else:
+        kind = linear_kind(model)
+        suffix = {None: "Model", "span": "ForQuestionAnswering", "class": "ForSequenceClassification"}[kind]
     sizes = family.config(model.encoder.shape, model.encoder.style)
     kept = {k: v for k, v in (model.origin.config or {}).items() if k not in ("dtype", "torch_dtype")}
     config = {**kept, **sizes, "architectures": [family.classes + suffix]}

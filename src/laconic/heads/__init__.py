@@ -14,10 +14,17 @@ from laconic.heads.cacnn import ContextCNN
 from laconic.heads.chain import Chain
 from laconic.heads.head import Head
 from laconic.heads.linear import ClassHead, SpanHead
+from laconic.heads.mlm import MlmHead
 
-__all__ = ["KINDS", "Chain", "ClassHead", "ContextCNN", "Head", "SpanHead", "build_head"]
+__all__ = ["KINDS", "Chain", "ClassHead", "ContextCNN", "Head", "MlmHead", "SpanHead", "build_head"]
 
-KINDS: dict[str, Callable[..., Head]] = {"span": SpanHead, "class": ClassHead, "cacnn": ContextCNN, "chain": Chain}
+KINDS: dict[str, Callable[..., Head]] = {
+    "span": SpanHead,
+    "class": ClassHead,
+    "mlm": MlmHead,
+    "cacnn": ContextCNN,
+    "chain": Chain,
+}
 
 
 def build_head(value: str | Mapping[str, Any], hidden: int, layers: int) -> Head:

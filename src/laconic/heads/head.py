@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from torch import nn
 
-Task = Literal["span", "class"]
+Task = Literal["span", "class", "mlm"]
 
 
 class Head(Protocol):
@@ -17,6 +17,8 @@ class Head(Protocol):
                   layer in `reads`: a sequence, or one tensor of (layers, T, h)
     task "class": forward(first) → (n, labels); `first` are (n, h), the states of each window's first token, one for
                   each layer in `reads`, and after them the output of the pooler if `pooled`
+    task "mlm":   forward(states, packed, table, pooled) → (m, vocab), (n, 2) or None; states as for spans, the table of
+                  the words (vocab, e), and the output of the pooler (n, h) if `pooled`
     reads:        the layers wanted: 0 is the embeddings, −1 the last layer
     """
 

@@ -30,7 +30,7 @@ def fold(model: Model, gates: Gates | Alpha) -> Model:
     kept = kept_by(gates).get("h")
     if kept is not None and not bool(kept.all()):
         raise LaconicError("fold: α of h has zeros, which LayerNorm would still count; cut the model by these gates")
-    return _rebuild(model, model.encoder.shape, {**model.state_dict(), **gated_weights(model, gates)})
+    return rebuild(model, model.encoder.shape, {**model.state_dict(), **gated_weights(model, gates)})
 
 
 @torch.no_grad()
@@ -61,7 +61,7 @@ def cut(model: Model, by: Gates | Alpha | Keep) -> Model:
         scale = math.sqrt(left.get(key, lengths[key]) / lengths[key])
         for name in (f"encoder.layers.{number}.attention.query.{part}" for part in ("weight", "bias")):
             weights[name] = weights[name] * scale
-    return _rebuild(model, with_sizes(model.encoder.shape, left), weights)
+    return rebuild(model, with_sizes(model.encoder.shape, left), weights)
 
 
 def _count(keep: Keep, lengths: Mapping[str, int]) -> dict[str, int]:
@@ -76,7 +76,7 @@ def _count(keep: Keep, lengths: Mapping[str, int]) -> dict[str, int]:
     return {name: int(kept.sum()) for name, kept in keep.items()}
 
 
-def _rebuild(model: Model, shape: Shape, weights: Mapping[str, Tensor]) -> Model:
+def rebuild(model: Model, shape: Shape, weights: Mapping[str, Tensor]) -> Model:
     """A model like this one, of this shape, with copies of these weights."""
     head = model.head.to_json() if model.head is not None else None
     with torch.device("meta"):

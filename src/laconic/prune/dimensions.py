@@ -23,7 +23,7 @@ from torch import Tensor
 from laconic.encoder.model import Model
 from laconic.encoder.shape import LayerShape, Shape
 from laconic.errors import LaconicError
-from laconic.heads import ClassHead, SpanHead
+from laconic.heads import ClassHead, MlmHead, SpanHead
 from laconic.tune.apply import installed
 
 KINDS = {"h": "hidden", "a": "heads", "k": "key", "v": "value", "f": "ffn"}  # the names in `Shape` and `LayerShape`
@@ -34,11 +34,19 @@ Axis = tuple[str, ...]
 H: Axis = ("h",)
 FREE: Axis = ()
 
-# A head of another kind that can follow a cut of h is one more entry. So would be an MLM head: its dense layer (H, H),
-# bias and LayerNorm (H,); its decoder is the table of the words, which follows already, and a bias over the vocabulary.
+# A head of another kind that can follow a cut of h is one more entry. An MLM head's decoder is the table of the words,
+# which follows already, and a bias over the vocabulary; with a projection its dense layer ends at the embeddings.
 _HEADS: dict[type, dict[str, tuple[Axis, ...]]] = {
     SpanHead: {"linear.weight": (FREE, H)},
     ClassHead: {"linear.weight": (FREE, H), "dense.weight": (H, H), "dense.bias": (H,)},
+    MlmHead: {
+        "dense.weight": (H, H),
+        "dense.bias": (H,),
+        "norm.weight": (H,),
+        "norm.bias": (H,),
+        "down.weight": (FREE, H),
+        "following.weight": (FREE, H),
+    },
 }
 
 

@@ -43,7 +43,7 @@ def plot_analysis(facts: Facts, folder: str | Path) -> list[Path]:
     - layer-weights.svg: where a run has them
     - uniquely-right.svg: where there are several runs
     """
-    return _write(folder, _figures(facts))
+    return write(folder, _figures(facts))
 
 
 def plot_curves(facts: Facts, folder: str | Path) -> list[Path]:
@@ -53,10 +53,11 @@ def plot_curves(facts: Facts, folder: str | Path) -> list[Path]:
         name = f"curves-{Path(stage['stage']).resolve().name}"
         same = sum(other == name or other.startswith(f"{name}~") for other in names)
         names.append(f"{name}~{same + 1}" if same else name)
-    return _write(folder, ((name, _curves(stage)) for name, stage in zip(names, facts["stages"])))
+    return write(folder, ((name, _curves(stage)) for name, stage in zip(names, facts["stages"])))
 
 
-def _write(folder: str | Path, figures: Iterator[tuple[str, Figure]]) -> list[Path]:
+def write(folder: str | Path, figures: Iterator[tuple[str, Figure]]) -> list[Path]:
+    """Each figure as an SVG in the folder, by its name."""
     check_plots()
     import matplotlib
 
@@ -97,8 +98,8 @@ def _slices(name: str, what: str, runs: list[Facts]) -> Figure:
         # rounding may put an end of the interval a hair beyond the mean
         below = [max(row["f1"] - row["interval"]["f1"][0], 0.0) for row in rows]
         above = [max(row["interval"]["f1"][1] - row["f1"], 0.0) for row in rows]
-        axes.errorbar(scores, places, xerr=[below, above], fmt="o", ms=4, color=colour, label=_plain(run["run"]))
-    axes.set_yticks(range(len(labels)), [_plain(label) for label in labels])
+        axes.errorbar(scores, places, xerr=[below, above], fmt="o", ms=4, color=colour, label=plain(run["run"]))
+    axes.set_yticks(range(len(labels)), [plain(label) for label in labels])
     axes.invert_yaxis()
     axes.set_xlabel("F1, per cent, with 95 % interval")
     axes.set_title(f"by {what}")
@@ -115,14 +116,14 @@ def _curves(stage: Facts) -> Figure:
     panels = figure.subplots(1, len(metrics), squeeze=False)[0]
     for axes, metric in zip(panels, metrics):
         for (name, curve), colour in zip(heads.items(), _colours(len(heads))):
-            axes.plot(epochs, [look[metric] for look in curve], marker="o", ms=3, color=colour, label=_plain(name))
+            axes.plot(epochs, [look[metric] for look in curve], marker="o", ms=3, color=colour, label=plain(name))
         if "encoder" in stage:
             axes.axhline(stage["encoder"][metric], color="black", linestyle="--", label="the encoder's own")
         if epochs[-1] > FACTOR * epochs[0]:
             axes.set_xscale("log")
         axes.set_xlabel("epochs of the heads (up to 1: the part of the data)")
         axes.set_ylabel(NAMES.get(metric, metric))
-    figure.suptitle(_plain(stage["stage"]))
+    figure.suptitle(plain(stage["stage"]))
     _legend(panels[-1])
     return figure
 
@@ -134,7 +135,7 @@ def _layer_weights(runs: list[Facts]) -> Figure:
     axes = figure.subplots()
     lines = [(run["run"], *item) for run in runs for item in run.get("layer_weights", {}).items()]
     for (run, name, weights), colour in zip(lines, _colours(len(lines))):
-        axes.plot(range(len(weights)), weights, marker="o", ms=3, color=colour, label=_plain(f"{run}: {name}"))
+        axes.plot(range(len(weights)), weights, marker="o", ms=3, color=colour, label=plain(f"{run}: {name}"))
     axes.set_xlabel("layer")
     axes.set_ylabel("weight")
     axes.set_title("layer weights")
@@ -149,7 +150,7 @@ def _uniquely_right(rows: list[Facts]) -> Figure:
     counts, lengths = figure.subplots(1, 2, sharey=True)
     places = range(len(rows))
     counts.barh(places, [row["questions"] for row in rows], color=_colours(len(rows)))
-    counts.set_yticks(places, [_plain(row["run"]) for row in rows])
+    counts.set_yticks(places, [plain(row["run"]) for row in rows])
     counts.invert_yaxis()
     counts.set_xlabel("questions that it alone gets right")
     lengths.barh(places, [row["context_words"] or 0.0 for row in rows], color=_colours(len(rows)))
@@ -170,6 +171,6 @@ def _legend(axes: Any) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without characters that an SVG may not hold."""
     return "".join(char if char.isprintable() else " " for char in text)

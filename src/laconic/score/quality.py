@@ -22,6 +22,10 @@ NAMES = {
     "mcc": "Matthews",
     "pearson": "Pearson",
     "spearman": "Spearman",
+    "mlm_loss": "loss of masked words",
+    "mlm_accuracy": "masked words right",
+    "perplexity": "perplexity",
+    "nsp_accuracy": "following pieces right",
 }
 
 

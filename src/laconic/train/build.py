@@ -16,19 +16,32 @@ from laconic.heads import build_head
 from laconic.text import Tokens
 from laconic.train.classes import ClassEvaluation, class_data
 from laconic.train.evaluation import SpanEvaluation, span_evaluation
+from laconic.train.fit import add_heads
 from laconic.train.loop import seed_of, set_dropout
+from laconic.train.masking import MaskedFeed, Vocabulary
+from laconic.train.pretrain import PretrainEvaluation, text_data
 from laconic.train.recipe import Recipe
-from laconic.train.spans import Examples, span_examples
+from laconic.train.spans import Examples, Feed, span_examples
 from laconic.tune import apply, build_tuning
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data of a run, tokenised. labels: how many logits a window has, None for spans."""
+    """The data of a run, tokenised.
+
+    labels: how many logits a window has, None for spans and text; vocabulary: of text, from which words are masked
+    """
 
     examples: Examples
-    evaluation: SpanEvaluation | ClassEvaluation | None
+    evaluation: SpanEvaluation | ClassEvaluation | PretrainEvaluation | None
     labels: int | None = None
+    vocabulary: Vocabulary | None = None
+
+    def feed(self, device: torch.device, seed: int) -> Feed | MaskedFeed:
+        """Batches of the examples, on the device."""
+        if self.vocabulary is not None:
+            return MaskedFeed(self.examples, self.vocabulary, device, seed)
+        return Feed(self.examples, device)
 
     def evaluate(self, model: Model, device: str, precision: str | None) -> tuple[Decoded | None, dict[str, Any]]:
         """The answers, if spans were asked for, and the scores."""
@@ -52,6 +65,17 @@ def build_model(recipe: Recipe) -> Model:
     """
     model = load(recipe.model)
     tuning = build_tuning(recipe.tuning)
+    if recipe.data.task == "pretrain":
+        add_heads(model, recipe.seed, following=recipe.following)
+    else:
+        _put_head(model, recipe)
+    if recipe.optimisation.dropout is not None:
+        set_dropout(model, recipe.optimisation.dropout)
+    model.windows = recipe.data.window_settings()
+    return apply(model, tuning)
+
+
+def _put_head(model: Model, recipe: Recipe) -> None:
     hidden = model.encoder.shape.hidden
     torch.manual_seed(seed_of(recipe.seed))
     head: Any = build_head(recipe.head, hidden, len(model.encoder.shape.layers))
@@ -60,15 +84,13 @@ def build_model(recipe: Recipe) -> Model:
     check_task("head", head, recipe)
     if head.pooled and model.pooler is None:
         model.pooler = nn.Linear(hidden, hidden)
-    if recipe.optimisation.dropout is not None:
-        set_dropout(model, recipe.optimisation.dropout)
-    model.windows = recipe.data.window_settings()
-    return apply(model, tuning)
 
 
 def check_task(where: str, head: Any, recipe: Recipe, labels: int | None = None) -> None:
     """Refuse a head for another task than the recipe's, or with another number of labels, where that is known."""
     task = recipe.data.task
+    if task == "pretrain":  # a recipe lets no other head stand there
+        return
     if (head.task == "span") != (task == "span"):
         found, wanted = ("spans", "classes") if head.task == "span" else ("classes", "spans")
         raise LaconicError(f"recipe: {where} gives {found}, but data.task = {task!r} wants {wanted}")
@@ -84,6 +106,9 @@ def prepare(recipe: Recipe, model: Model) -> Prepared:
     if recipe.data.max_length > limit:
         raise LaconicError(f"recipe: data.max_length is {recipe.data.max_length}, but {recipe.model} ends at {limit}")
     tokens = Tokens.load(model.origin.tokenizer[0].parent)
+    if recipe.data.task == "pretrain":
+        text = text_data(recipe.data, tokens, model.encoder.shape.vocab, recipe.seed)
+        return Prepared(text.train, text.evaluation(), vocabulary=text.vocabulary)
     if recipe.data.task != "span":
         return _prepare_classes(recipe, tokens)
     evaluation = span_evaluation(recipe.data, tokens, recipe.evaluation.max_answer_tokens)

@@ -23,7 +23,7 @@ from laconic.score import glue_score
 from laconic.score.glue import accuracy, f1
 from laconic.text import Tokens, Windows, by_length, make_windows, read, read_glue
 from laconic.text.pairs import make_pairs
-from laconic.train.recipe import Data
+from laconic.train.settings import Data
 from laconic.train.spans import Examples, part_of
 
 ANSWERABLE = ("answer", "no_answer")

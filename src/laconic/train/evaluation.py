@@ -14,7 +14,7 @@ from laconic.encoder.runner import TorchRunner
 from laconic.errors import LaconicError
 from laconic.score import span_quality
 from laconic.text import Dataset, Tokens, Windows, make_windows, read
-from laconic.train.recipe import Data
+from laconic.train.settings import Data
 
 
 @dataclass(frozen=True)

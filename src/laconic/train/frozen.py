@@ -28,7 +28,7 @@ from laconic.text.packed import Packed
 from laconic.train.cache import TRAINING, Cache
 from laconic.train.loop import make_batches, seed_of, task_loss
 from laconic.train.optimiser import make_optimiser, rate_at
-from laconic.train.recipe import Frozen
+from laconic.train.settings import Frozen
 from laconic.train.spans import Feed
 
 
@@ -161,7 +161,8 @@ class FrozenLoop:
         for number, learner in enumerate(self.learners):
             if learner.draws:
                 torch.manual_seed(seed_of(self.seed, self.step, rank, crc32(learner.name.encode())))
-            learner.head.train()
+            if not learner.head.training:  # an evaluation came between
+                learner.head.train()
             with self.cast(packed):
                 found = self.shared.logits(number, states, packed)
             loss = task_loss(found, packed, answers) / len(indices)
@@ -189,6 +190,8 @@ class FrozenLoop:
 
     def _settle(self, learner: Learner) -> None:
         """The gradients of a head, over all processes and within its limit."""
+        if self.accelerator.num_processes == 1 and not learner.settings.clip:
+            return
         values = [value for value in learner.head.parameters() if value.grad is not None]
         if self.accelerator.num_processes > 1:
             for value in values:

@@ -22,10 +22,13 @@ from laconic.encoder.model import Model
 from laconic.encoder.runner import choose
 from laconic.errors import LaconicError
 from laconic.text import Batches
+from laconic.text.masked import Masked
 from laconic.text.packed import Packed
 from laconic.train.classes import class_loss
+from laconic.train.masking import MaskedFeed
 from laconic.train.optimiser import make_optimiser, rate_at
-from laconic.train.recipe import Frozen, Optimisation
+from laconic.train.pretrain import pretrain_loss
+from laconic.train.settings import Frozen, Optimisation
 from laconic.train.spans import Feed, span_loss
 
 TOKENS = 8192  # a step, where the recipe names neither tokens nor windows
@@ -38,7 +41,9 @@ class Loop:
     windows: how many windows were learnt from since the loop began
     """
 
-    def __init__(self, model: Model, feed: Feed, settings: Optimisation, seed: int, accelerator: Accelerator) -> None:
+    def __init__(
+        self, model: Model, feed: Feed | MaskedFeed, settings: Optimisation, seed: int, accelerator: Accelerator
+    ) -> None:
         self.model = model
         self.feed = feed
         self.settings = settings
@@ -93,7 +98,7 @@ class Loop:
         self.windows += len(indices)
 
     def _loss(self, indices: np.ndarray) -> Tensor:
-        packed, answers = self.feed.batch(indices)
+        packed, answers = batch_at(self.feed, indices, self.step)
         cast: Any = torch.autocast(packed.ids.device.type, torch.bfloat16) if self.half else nullcontext()
         with cast:
             found = self._prepared(packed)
@@ -130,8 +135,15 @@ def _has_idle(model: Model) -> bool:
     return pooler or above
 
 
+def batch_at(feed: Feed | MaskedFeed, indices: np.ndarray, step: int) -> tuple[Packed[Tensor], Tensor]:
+    """These windows and their answers; of text, with the words masked that this step masks."""
+    return feed.batch(indices, step) if isinstance(feed, MaskedFeed) else feed.batch(indices)
+
+
 def task_loss(found: Any, packed: Packed[Tensor], answers: Tensor) -> Tensor:
-    """The loss, summed over windows, of what a head found: span logits (start, end), or class logits."""
+    """The loss, summed over windows, of what a head found: span logits (start, end), class logits, or masked words."""
+    if isinstance(packed, Masked):
+        return pretrain_loss(found, packed, answers)
     if isinstance(found, tuple):
         start, end = found
         return span_loss(start, end, packed, answers)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from laconic.train.recipe import Frozen, Optimisation
+from laconic.train.settings import Frozen, Optimisation
 
 
 def make_optimiser(

@@ -56,7 +56,7 @@ def train(
     prepared: what `prepare(recipe)` gave, for many runs over the same data in one process
     """
     run = Path(out)
-    accelerator = _accelerator(device)
+    accelerator = make_accelerator(device)
     with Stop() as stop, only_one(run) if accelerator.is_main_process else nullcontext():
         if accelerator.is_main_process:
             _check(run, recipe)
@@ -85,7 +85,7 @@ class _Work:
         prepared = prepared or prepare(recipe, model)
         check_task("head", model.head, recipe, prepared.labels)
         check_stages(recipe, model, prepared, self.accelerator)
-        feed = Feed(prepared.examples, self.accelerator.device)
+        feed = prepared.feed(self.accelerator.device, recipe.seed)
         loop = Loop(model, feed, recipe.optimisation, recipe.seed, self.accelerator)
         if main:
             write_text(self.run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
@@ -95,7 +95,7 @@ class _Work:
         remove_checkpoints(self.run)
         del loop, model  # the stages load the encoder anew
         self.accelerator.free_memory()
-        if recipe.frozen.heads:
+        if recipe.frozen.heads and isinstance(feed, Feed):
             options = (self.stop, self.tensorboard, self.tell)
             stages = run_stages(self.run, recipe, prepared, feed, self.accelerator, *options)
             facts = {**facts, "frozen": stages}
@@ -160,7 +160,7 @@ def _check(run: Path, recipe: Recipe) -> None:
         )
 
 
-def _accelerator(device: str | None) -> Accelerator:
+def make_accelerator(device: str | None) -> Accelerator:
     """The processes and the device of this run."""
     if device not in (None, "cpu", "cuda"):
         raise LaconicError(f"device {device!r} is unknown: choose cpu or cuda")

@@ -19,7 +19,7 @@ from laconic.encoder.steps import have_kernels
 from laconic.errors import LaconicError
 from laconic.text import Tokens, Windows, make_windows, read, targets
 from laconic.text.packed import Packed
-from laconic.train.recipe import Data
+from laconic.train.settings import Data
 
 Item = TypeVar("Item")
 

@@ -173,7 +173,7 @@ class _Stage:
     def evaluate(self, tell: Tell | None) -> dict[str, Any]:
         """The scores of all heads; at the end also of the encoder's own, which does not change, and layer weights."""
         loop, evaluation = self.loop, self.prepared.evaluation
-        assert evaluation is not None
+        assert isinstance(evaluation, SpanEvaluation | ClassEvaluation)
         if tell and loop.frozen.evaluate:
             tell(f"epoch {loop.epoch:.2f} of the heads")
         heads = {name: head for name, head in self.heads.items() if name != ENCODER or loop.step == loop.steps}

@@ -24,4 +24,10 @@ FAMILY = Family(
     classes="Bert",
     rules=(*EMBEDDINGS, *LAYERS, ("pooler", "pooler.dense")),
     class_rules=(("head.linear", "classifier"),),
+    mlm_rules=(
+        ("head.dense", "cls.predictions.transform.dense"),
+        ("head.norm", "cls.predictions.transform.LayerNorm"),
+        ("head", "cls.predictions"),  # its bias; the weights of its decoder are the table of the words
+        ("head.following", "cls.seq_relationship"),
+    ),
 )

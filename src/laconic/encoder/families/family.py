@@ -45,6 +45,7 @@ class Family:
     rules: of everything below the family's prefix (`bert.`): encoder and, where there is one, pooler
     class_rules: of the classification head; class_activation: of that head's own dense layer, None where the head
     stands on the pooler
+    mlm_rules: of the heads of pre-training, of families whose checkpoints can be read and written with them
     keys: config keys that differ from BERT's, None for what this family does not have
     defaults: of style, where the config leaves them out
     factorised: whether the config has an embedding size of its own; tied: whether layers share their weights
@@ -56,6 +57,7 @@ class Family:
     class_rules: Rules
     class_activation: str | None = None
     span_rules: Rules = (("head.linear", "qa_outputs"),)
+    mlm_rules: Rules = ()
     keys: Mapping[str, str | None] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     factorised: bool = False
@@ -76,7 +78,7 @@ class Family:
         """Laconic's name of a tensor in Hugging Face's layout, with or without the prefix; None if it has none."""
         for old, new in LEGACY:
             name = name.replace(old, new)
-        for rules in (self.rules, self.span_rules, self.class_rules):
+        for rules in (self.rules, self.span_rules, self.class_rules, self.mlm_rules):
             bare = name.removeprefix(self.prefix) if rules is self.rules else name
             for ours, theirs in rules:
                 found = translate(bare, theirs, ours)
@@ -85,16 +87,20 @@ class Family:
         return None
 
     def to_hugging_face(self, name: str, head: str | None) -> str:
-        """Hugging Face's name of one of our tensors, in a checkpoint with this kind of head ("span", "class")."""
+        """Hugging Face's name of one of our tensors, in a checkpoint with this kind of head (span, class, mlm)."""
         for ours, theirs in self.rules:
             found = translate(name, ours, theirs)
             if found:
                 return self.prefix + found if head else found
-        for ours, theirs in self.class_rules if head == "class" else self.span_rules:
+        for ours, theirs in self.head_rules(head or "span"):
             found = translate(name, ours, theirs)
             if found:
                 return found
         raise LaconicError(f"{name} has no place in a Hugging Face checkpoint of family {self.name}")
+
+    def head_rules(self, kind: str | None) -> Rules:
+        """The rules of a kind of head; of those that transformers does not have there are none."""
+        return {"span": self.span_rules, "class": self.class_rules, "mlm": self.mlm_rules}.get(kind or "", ())
 
     def shape(self, config: Mapping[str, Any]) -> Shape:
         """The sizes that a Hugging Face config gives."""

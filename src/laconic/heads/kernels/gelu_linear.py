@@ -28,11 +28,14 @@ def _backward_tile(width: int) -> tuple[int, int]:
 
 
 @triton.jit
-def _gelu(x):  # type: ignore[no-untyped-def]
-    """gelu(x) by tanh, and its slope."""
+def _gelu(x, CUDA: tl.constexpr):  # type: ignore[no-untyped-def]
+    """gelu(x) by tanh, and its slope. Triton's interpreter, which is not CUDA, knows no instructions of a GPU."""
     square = x * x
     inner = x * (0.7978845608028654 + 0.035677408136300125 * square)
-    t = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [inner], tl.float32, True, 1)
+    if CUDA:
+        t = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [inner], tl.float32, True, 1)
+    else:
+        t = 2 * tl.sigmoid(2 * inner) - 1
     phi = 0.5 + 0.5 * t
     slope = phi + x * (0.5 - 0.5 * t * t) * (0.7978845608028654 + 0.10703222440890037 * square)
     return x * phi, slope
@@ -41,7 +44,7 @@ def _gelu(x):  # type: ignore[no-untyped-def]
 @triton.jit
 def _gelu_linear_forward(  # type: ignore[no-untyped-def]
     z, bias, weight, out, tokens, width, by_token, by_layer, bias_by_layer,
-    LAYERS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    LAYERS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, CUDA: tl.constexpr,
 ):  # fmt: skip
     token = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     start = tl.zeros((ROWS, BLOCK), tl.float32)
@@ -53,7 +56,7 @@ def _gelu_linear_forward(  # type: ignore[no-untyped-def]
             inside = (token[:, None] < tokens) & there[None, :]
             place = z + token[:, None] * by_token + layer * by_layer + column[None, :]
             value = tl.load(place, inside, 0.0).to(tl.float32)
-            y, _ = _gelu(value + tl.load(bias + layer * bias_by_layer + column, there, 0.0)[None, :])
+            y, _ = _gelu(value + tl.load(bias + layer * bias_by_layer + column, there, 0.0)[None, :], CUDA)
             start += y * tl.load(weight + layer * width + column, there, 0.0)[None, :]
             end += y * tl.load(weight + (LAYERS + layer) * width + column, there, 0.0)[None, :]
     tl.store(out + token * 2, tl.sum(start, 1), token < tokens)
@@ -63,7 +66,7 @@ def _gelu_linear_forward(  # type: ignore[no-untyped-def]
 @triton.jit
 def _gelu_linear_backward(  # type: ignore[no-untyped-def]
     grad, z, bias, weight, partial, tokens, width, by_token, by_layer, bias_by_layer, steps,
-    LAYERS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    LAYERS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, CUDA: tl.constexpr,
 ):  # fmt: skip
     layer = tl.program_id(1).to(tl.int64)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -79,7 +82,7 @@ def _gelu_linear_backward(  # type: ignore[no-untyped-def]
         token = first + step * ROWS + tl.arange(0, ROWS)
         inside = (token[:, None] < tokens) & there[None, :]
         place = z + token[:, None] * by_token + layer * by_layer + column[None, :]
-        y, slope = _gelu(tl.load(place, inside, 0.0).to(tl.float32) + shift)
+        y, slope = _gelu(tl.load(place, inside, 0.0).to(tl.float32) + shift, CUDA)
         from_start = tl.load(grad + token * 2, token < tokens, 0.0)[:, None]
         from_end = tl.load(grad + token * 2 + 1, token < tokens, 0.0)[:, None]
         dz = slope * (from_start * to_start + from_end * to_end)
@@ -102,7 +105,7 @@ class _GeluLinear(torch.autograd.Function):
         out = torch.empty((tokens, 2), dtype=torch.float32, device=z.device)
         _gelu_linear_forward[(triton.cdiv(tokens, rows),)](
             z, bias, weight, out, tokens, width, z.stride(1), z.stride(0), width if len(bias) > 1 else 0,
-            LAYERS=layers, ROWS=rows, BLOCK=block, num_warps=warps,
+            LAYERS=layers, ROWS=rows, BLOCK=block, CUDA=z.is_cuda, num_warps=warps,
         )  # fmt: skip
         ctx.parts = z, bias, weight  # not save_for_backward, which would object to what is done to z there
         return out
@@ -122,7 +125,7 @@ class _GeluLinear(torch.autograd.Function):
         _gelu_linear_backward[(blocks, layers, chunks)](
             grad.contiguous(), z, bias, weight, partial, tokens, width, z.stride(1), z.stride(0),
             width if each else 0, steps,
-            LAYERS=layers, ROWS=rows, BLOCK=block, num_warps=_WARPS,
+            LAYERS=layers, ROWS=rows, BLOCK=block, CUDA=z.is_cuda, num_warps=_WARPS,
         )  # fmt: skip
         total = partial.sum(0)
         of_bias = total[:, 2] if each else total[:, 2].sum(0, keepdim=True)

@@ -44,16 +44,18 @@ def _weighted_sum_backward(  # type: ignore[no-untyped-def]
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     layer = tl.arange(0, UP)[:, None]
     total = tl.zeros((UP, BLOCK), tl.float32)
-    first = tl.program_id(1).to(tl.int64) * steps
-    for step in range(steps):
-        token = first + step
-        inside = (column < width) & (token < tokens)
-        grad = tl.load(dy + token * width + column, inside, 0.0).to(tl.float32)
-        place = x + token * by_token + layer.to(tl.int64) * by_layer + column
-        total += grad * tl.load(place, inside & (layer < LAYERS), 0.0).to(tl.float32)
+    first = tl.program_id(1) * steps
+    inside = (column < width) & (layer < LAYERS)
+    row = dy + first.to(tl.int64) * width + column
+    place = x + first.to(tl.int64) * by_token + layer.to(tl.int64) * by_layer + column
+    for _ in range(0, tl.minimum(steps, tokens - first)):
+        grad = tl.load(row, column < width, 0.0).to(tl.float32)
+        total += grad * tl.load(place, inside, 0.0).to(tl.float32)
+        row += width
+        place += by_token
     program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    at = tl.arange(0, UP)
-    tl.store(partial + program * LAYERS + at, tl.sum(total, 1), at < LAYERS)
+    number = tl.arange(0, UP)
+    tl.store(partial + program * LAYERS + number, tl.sum(total, 1), number < LAYERS)
 
 
 class _WeightedSum(torch.autograd.Function):

@@ -1,0 +1,106 @@
+"""`laconic prune`: make a model smaller."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from laconic.cli.common import AsJson
+from laconic.cli.train import watch
+from laconic.encoder.checkpoint import open_checkpoint
+from laconic.errors import LaconicError
+from laconic.score.quality import NAMES
+
+if TYPE_CHECKING:
+    from laconic.prune import PruneRecipe
+
+
+def prune(
+    model: Annotated[str, typer.Argument(metavar="MODEL|RECIPE.toml", help="A model with a head, or a recipe.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Over the recipe: target.kinds=f …")
+    ] = None,
+    keep: Annotated[
+        list[float] | None, typer.Option(help="The part to keep; several times for several models.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Of what: parameters, flops or latency.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="What to learn from while pruning.")] = None,
+    evaluate: Annotated[str | None, typer.Option(help="What to score the models on.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/ and the name.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cut the sizes of a model, layer by layer, and let it recover. The models lie in OUT/keep-…/model.
+
+    Interrupted at any moment, the same command goes on where it stopped. See docs/prune.md.
+    """
+    try:
+        from laconic import prune as room
+        from laconic import train as training
+    except ModuleNotFoundError as error:
+        raise LaconicError(f"pruning needs {error.name}: pip install 'laconic[train]'") from None
+    if model.endswith(".toml"):
+        if keep or by or data or evaluate:
+            raise LaconicError(f"{model}: a recipe names target and data itself; write target.keep=0.5 and so on")
+        made = room.read_prune_recipe(model, words or [])
+    else:
+        made = _simple(model, words or [], keep or [], by, data or [], evaluate)
+    run = out or Path("runs") / Path(model).stem
+    try:
+        with watch() as tell:
+            facts = room.prune(made, run, device=device, tell=tell)
+    except training.Interrupted as stopped:
+        print(f"laconic: {stopped}", file=sys.stderr)
+        raise SystemExit(128 + stopped.signal) from None
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show(facts, run)
+
+
+def _simple(
+    model: str, words: list[str], keep: list[float], by: str | None, data: list[str], evaluate: str | None
+) -> PruneRecipe:
+    """The recipe of the simple case: windows and task are those of the model."""
+    from laconic.prune import make_prune_recipe
+    from laconic.train.recipe import override
+
+    if not keep:
+        raise LaconicError("--keep is missing: which part of the model should be left, such as 0.5")
+    if not data:
+        raise LaconicError("--data is missing: pruning learns from data of the task, such as those of training")
+    checkpoint = open_checkpoint(model)
+    kind = (checkpoint.head or {}).get("kind")
+    if kind == "class":
+        raise LaconicError("--data of classes needs a recipe, which says data.task: answerable or glue")
+    table: dict[str, Any] = {
+        "model": model,
+        "data": {"train": data, "evaluate": evaluate or "", **(checkpoint.windows or {})},
+        "target": {"keep": sorted(keep, reverse=True), "by": by or "parameters"},
+    }
+    if kind == "mlm":
+        table["data"] |= {"task": "pretrain", "held_out": 0.0 if evaluate else 0.05}
+    for word in words:
+        override(table, word)
+    return make_prune_recipe(table, "laconic prune")
+
+
+def _show(facts: dict[str, Any], run: Path) -> None:
+    """The models, the unpruned one first."""
+    rows = [("unpruned", facts["unpruned"]), *facts["targets"].items()]
+    keys = [key for key in NAMES if any(key in row.get("quality", {}) for _, row in rows)]
+    table = Table("model", "parameters", "non-embedding", facts["by"], "loss", *(NAMES[key] for key in keys))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, row in rows:
+        loss = row["loss"] if "loss" in row else row["losses"]["recovered"]
+        scores = (f"{row['quality'][key]:.2f}" if key in row.get("quality", {}) else "" for key in keys)
+        sizes = (f"{row['parameters']:,}", f"{row['non_embedding_parameters']:,}", f"{row['cost']:.3f}")
+        table.add_row(str(run / row["model"]) if "model" in row else name, *sizes, f"{loss:.4f}", *scores)
+    Console(highlight=False).print(table)

@@ -1,0 +1,183 @@
+"""`OnnxRunner`: an exported model behind plain numpy. It needs onnxruntime and no torch.
+
+    runner = OnnxRunner("folder/model.onnx")
+    start, end = runner(packed)                # (T,) each; Reader.load("folder") is the way to answers
+
+Windows of similar length are padded to a rectangle and run together; the rest of a rectangle is cut off again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from laconic.answer.ensemble import combine
+from laconic.answer.spans import SpanLogits
+from laconic.encoder.shape import Shape
+from laconic.errors import LaconicError
+from laconic.text.packed import Packed
+
+TOKENS = 512  # of a batch; on two cores larger ones were no faster
+SLACK = 0.1  # windows share a rectangle if the shortest lacks at most this part of the longest
+
+
+class OnnxRunner:
+    """The logits of packed batches, from a file that `laconic export` wrote.
+
+    threads: by default as many as there are cores that this process may use, or OMP_NUM_THREADS
+    """
+
+    def __init__(self, path: str | Path, threads: int | None = None) -> None:
+        self.session = _open(Path(path), threads or usable_threads())
+        facts = _facts(self.session, path)
+        self.task: str = facts["task"]
+        self.how: Any = facts["how"]
+        self.longest: int = facts["longest"]
+        self.parameters: int = facts["parameters"]
+        self.budget = TOKENS
+        self.vocab: int = facts["vocab"]
+        self.types: int = facts["types"]
+        self._shapes = [Shape.from_json(shape, str(path)) for shape in facts["shapes"]]
+
+    def flops(self, length: int) -> int:
+        """Forward floating-point operations of a window of `length` tokens, encoders alone."""
+        return length * sum(shape.flops(length) for shape in self._shapes)
+
+    def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end logits, (T,) float32 each; of an ensemble those of all members together."""
+        members = self.apart(packed)
+        if len(members) == 1:
+            return members[0, 0], members[0, 1]
+        both = combine([SpanLogits(start, end) for start, end in members], packed.starts, self.how)
+        return both.start, both.end
+
+    def apart(self, packed: Packed[np.ndarray], *, together: bool = False) -> np.ndarray:
+        """The start and end logits of each of M members: (M, 2, T) float32.
+
+        together: all windows in one rectangle, however much their lengths differ
+        """
+        self._need("span")
+        parts = []
+        places = []
+        for windows, real in self._rectangles(packed, together):
+            both = np.stack(self._run(packed, windows, real))  # (2, M, n, L)
+            places.append(_flat(packed, windows, real))
+            parts.append(both[:, :, real])
+        logits = np.empty((parts[0].shape[1], 2, packed.tokens), np.float32)
+        logits[:, :, np.concatenate(places)] = np.concatenate(parts, 2).transpose(1, 0, 2)
+        return logits
+
+    def classes(self, packed: Packed[np.ndarray], *, together: bool = False) -> np.ndarray:
+        """The logits of each window: (n, labels) float32."""
+        self._need("class")
+        windows, logits = [], []
+        for group, real in self._rectangles(packed, together):
+            windows.append(group)
+            logits.append(self._run(packed, group, real)[0])
+        found = np.concatenate(logits)
+        return found[np.argsort(np.concatenate(windows))]
+
+    def _need(self, task: str) -> None:
+        if self.task != task:
+            raise LaconicError(f"this model was exported with a {self.task} head, and a {task} head is wanted here")
+
+    def _rectangles(self, packed: Packed[np.ndarray], together: bool) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+        """The windows of each rectangle, and its mask (windows, longest), False on padding."""
+        self.check(packed)
+        lengths = np.asarray(packed.lengths)
+        groups = [np.arange(len(lengths))] if together else group_by_length(lengths, self.budget)
+        for windows in groups:
+            yield windows, np.arange(lengths[windows].max()) < lengths[windows, None]
+
+    def _run(self, packed: Packed[np.ndarray], windows: np.ndarray, real: np.ndarray) -> list[np.ndarray]:
+        place = _flat(packed, windows, real)
+        given = {"attention_mask": real.astype(np.int64)}
+        for name, values in (("input_ids", packed.ids), ("token_type_ids", packed.types)):
+            rectangle = np.zeros(real.shape, np.int64)
+            rectangle[real] = values[place]
+            given[name] = rectangle
+        wanted = {node.name for node in self.session.get_inputs()}
+        return self.session.run(None, {name: value for name, value in given.items() if name in wanted})  # type: ignore[no-any-return]
+
+    def check(self, packed: Packed[np.ndarray]) -> None:
+        """Refuse windows that the tables cannot embed, before any work is done."""
+        if not packed.lengths:
+            raise LaconicError("the batch has no windows")
+        if min(packed.lengths) < 1:
+            raise LaconicError(f"window {packed.lengths.index(0)} is empty; a window has at least one token")
+        if packed.longest > self.longest:
+            raise LaconicError(
+                f"window {packed.lengths.index(packed.longest)} has {packed.longest} tokens, but this model reads at "
+                f"most {self.longest}"
+            )
+        for what, limit, values in (("token id", self.vocab, packed.ids), ("token type", self.types, packed.types)):
+            worst = int(values.min()) if values.min() < 0 else int(values.max())
+            if limit and not 0 <= worst < limit:
+                raise LaconicError(f"{what} {worst} is outside its table, which has {limit} entries")
+
+
+def group_by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Windows in groups, longest first, each of at most `budget` tokens with padding and within `SLACK` in length."""
+    order = np.argsort(-lengths, kind="stable")
+    groups, low = [], 0
+    while low < len(order):
+        longest = int(lengths[order[low]])
+        near = int(np.searchsorted(-lengths[order], -(1 - SLACK) * longest, side="right"))
+        high = min(near, low + max(1, budget // longest))
+        groups.append(order[low:high])
+        low = high
+    return groups
+
+
+def usable_threads() -> int:
+    """OMP_NUM_THREADS if it is set, else how many cores this process may use."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    if said.isdigit() and int(said) > 0:
+        return int(said)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _flat(packed: Packed[np.ndarray], windows: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """The place in the packed batch of each real token of a rectangle, row after row."""
+    place: np.ndarray = (packed.starts[windows].astype(np.int64)[:, None] + np.arange(real.shape[1]))[real]
+    return place
+
+
+def _open(path: Path, threads: int) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise LaconicError(f"{path}: to run it Laconic needs onnxruntime; pip install onnxruntime") from None
+    if not path.is_file():
+        raise LaconicError(f"{path}: no such file; make it with `laconic export`")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors; they are raised as well
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a dozen kinds for a damaged file
+        raise LaconicError(f"{path}: not an ONNX file that can be run ({_first_line(error)})") from None
+
+
+def _facts(session: Any, path: str | Path) -> dict[str, Any]:
+    """What the export wrote beside the graph."""
+    stored = session.get_modelmeta().custom_metadata_map.get("laconic")
+    if stored is None:
+        raise LaconicError(
+            f"{path}: was not written by Laconic, so its inputs and outputs are unknown; use `laconic export`"
+        )
+    facts = json.loads(stored)
+    known: Sequence[str] = ("task", "how", "longest", "parameters", "vocab", "types", "shapes")
+    if missing := [key for key in known if key not in facts]:
+        raise LaconicError(f"{path}: {missing[0]} is missing from its metadata; export the model again")
+    return dict(facts)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,263 @@
+"""Algorithm 1 of schuBERT / optBERT (ACL 2020) from recipe to model folders, which a kill at any moment only delays.
+
+Each round: α = 1; train α; rank; fold α into the weights; cut; let the smaller model recover.
+
+RUN/recipe.toml               the recipe as run, all defaults written out
+RUN/latency.json              the table of block timings, where the target is one of latency
+RUN/unpruned/                 the model with fitted heads of pre-training, where it came without them
+RUN/unpruned.json             loss and quality of the model as it came
+RUN/rounds/01/gates/, recovery/   logs, and checkpoints while they last
+RUN/rounds/01/alpha.safetensors   the gates as learnt
+RUN/rounds/01/round.json      what the round did; written last
+RUN/keep-0.5/model/           the model of a target, beside it metrics.json and answers.jsonl.gz
+RUN/metrics.json              all targets; written last
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from safetensors.torch import load_file
+
+from laconic.answer.record import write_answers
+from laconic.encoder.model import Model, load, save
+from laconic.encoder.runner import choose as choose_device
+from laconic.errors import LaconicError
+from laconic.files import atomic_file, read_json, write_json, write_text
+from laconic.prune.baselines import drop_layers, factorise
+from laconic.prune.lesson import Lesson, View
+from laconic.prune.loops import RecoveryLoop
+from laconic.prune.plan import Round, check_run, make_cost, plan_rounds
+from laconic.prune.probe import probe_feed
+from laconic.prune.recipe import PruneRecipe, read_prune_recipe
+from laconic.prune.shrink import Bench, shrink
+from laconic.train.build import Prepared, check_task, prepare
+from laconic.train.checkpoint import remove_checkpoints, save_tensors, sweep
+from laconic.train.evaluation import SpanEvaluation
+from laconic.train.fit import add_heads, fit_heads
+from laconic.train.guard import Stop, exact_on_cpu, only_one
+from laconic.train.harness import Harness, Interrupted
+from laconic.train.log import Tell
+from laconic.train.loop import make_batches, precision_of, seed_of, set_dropout
+from laconic.train.masking import MaskedFeed
+from laconic.train.pretrain import PretrainEvaluation
+from laconic.train.run import make_accelerator
+
+
+def prune(
+    recipe: PruneRecipe,
+    out: str | Path,
+    *,
+    device: str | None = None,
+    tell: Tell | None = None,
+    prepared: Prepared | None = None,
+) -> dict[str, Any]:
+    """Run a recipe in the folder `out`, or go on with the run that is there. Returns what metrics.json holds.
+
+    prepared: what `laconic.train.prepare(recipe.training(), model)` gave, for many runs over the same data
+    """
+    run = Path(out)
+    accelerator = make_accelerator(device)
+    if accelerator.num_processes > 1:
+        raise LaconicError("pruning runs in one process; start it without torchrun or accelerate launch")
+    with Stop() as stop, only_one(run):
+        _claim(run, recipe)
+        if (run / "metrics.json").exists():
+            return dict(read_json(run / "metrics.json"))
+        with exact_on_cpu(accelerator.device):
+            return _Work(run, recipe, accelerator, stop, tell or (lambda _: None), prepared).go()
+
+
+class _Work:
+    def __init__(
+        self,
+        run: Path,
+        recipe: PruneRecipe,
+        accelerator: Accelerator,
+        stop: Stop,
+        tell: Tell,
+        prepared: Prepared | None,
+    ) -> None:
+        self.run, self.recipe = run, recipe
+        device = accelerator.device
+        fitted = run / "unpruned"  # with heads of pre-training that the model came without
+        self.source: str | Path = fitted if (fitted / "laconic.json").exists() else recipe.model
+        teacher = load(self.source)
+        fresh = add_heads(teacher, recipe.seed) if recipe.data.task == "pretrain" else ()
+        cost = make_cost(recipe, teacher, run, str(device))
+        check_run(recipe, teacher, cost)
+        self.full = cost(teacher.encoder.shape)
+        self.rounds = plan_rounds(recipe, teacher.encoder.shape, cost)
+        training = recipe.training(teacher.head.to_json())
+        self.prepared = prepared or prepare(training, teacher)
+        check_task("the model's head", teacher.head, training, self.prepared.labels)
+        feed = self.prepared.feed(device, recipe.seed)
+        for settings in (recipe.gates.optimisation(), recipe.recovery):
+            make_batches(feed.lengths, settings, recipe.seed, 1)
+        probe, self.probed = probe_feed(self.prepared, device)
+        half = choose_device(str(device), precision_of(recipe.recovery))[1]
+        if fresh and self.prepared.evaluation is None:
+            raise LaconicError("recipe: data.held_out is 0; heads of pre-training are fitted by a held-out loss")
+        write_text(run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
+        if isinstance(feed, MaskedFeed) and fresh:
+            self._fit(teacher, feed, fresh, tell)
+        teacher.to(device).eval().requires_grad_(False)
+        identity = self.prepared.identity
+        self.bench = Bench(recipe, teacher, cost, feed, probe, half, identity, accelerator, stop, tell)
+
+    def _fit(self, model: Model, feed: MaskedFeed, names: Collection[str], tell: Tell) -> None:
+        """Heads of pre-training learn first, and alone, where the model came without them."""
+        evaluation = self.prepared.evaluation
+        assert isinstance(evaluation, PretrainEvaluation)
+        tell(fit_heads(model, feed, evaluation, names, seed=self.recipe.seed, tell=tell).line())
+        self.source = self.run / "unpruned"
+        save(model, self.source)
+
+    def go(self) -> dict[str, Any]:
+        """All rounds that are not done yet."""
+        place, teacher = self.run / "unpruned.json", self.bench.teacher
+        if not place.exists():
+            write_json(place, {**self._sizes(teacher), "loss": self.bench.loss(teacher), **self._quality(teacher)})
+        for now in self.rounds:
+            if not (self._folder(now) / "round.json").exists():
+                self._round(now)
+            self._tidy(now)
+        facts = {
+            "model": self.recipe.model,
+            "by": self.recipe.target.by,
+            "losses_on": self.probed,
+            "unpruned": read_json(place),
+            "targets": {r.target: read_json(self.run / r.target / "metrics.json") for r in self.rounds if r.target},
+        }
+        write_json(self.run / "metrics.json", facts)
+        return facts
+
+    def _round(self, now: Round) -> None:
+        folder, bench = self._folder(now), self.bench
+        what = "start" if now.part is None else f"{now.part:.3f} of the {self.recipe.target.by}"
+        bench.tell(f"round {now.number} of {len(self.rounds)}: {what}")
+        if not (folder / "cut.json").exists():
+            self._cut(now)
+        if bench.stop.signal:
+            raise Interrupted(now.number - 1, len(self.rounds), bench.stop.signal)
+        model = load(folder / "cut")
+        facts = self._recover(model, now)
+        bench.tell("loss " + ", ".join(f"{name} {loss:.4f}" for name, loss in facts["losses"].items()))
+        place = self._place(now)
+        facts |= {"model": str(place.relative_to(self.run)), **self._sizes(model)}
+        if now.target:
+            facts |= self._quality(model, place.parent)
+            done = [read_json(self._folder(r) / "round.json") for r in self.rounds[: now.number - 1]]
+            facts["rounds_before"] = [{key: fact[key] for key in ("part", "losses", "steps")} for fact in done]
+            write_json(place.parent / "metrics.json", facts)
+        save(model, place)
+        write_json(folder / "round.json", facts)
+
+    def _cut(self, now: Round) -> None:
+        """The first half of a round: from the model before it to a smaller one, not yet recovered."""
+        folder, bench, start = self._folder(now), self.bench, self.recipe.start
+        model, view = self._before(now)
+        model.to(bench.accelerator.device).eval()
+        model.windows = self.recipe.data.window_settings()
+        facts: dict[str, Any] = {"round": now.number, "part": now.part}
+        losses = {"before": bench.loss(model)}
+        if now.part is None:
+            small = model if start.layers is None else drop_layers(model, start.layers, start.which)
+            small = small if start.embedding is None else factorise(small, start.embedding)
+        else:
+            seed = seed_of(self.recipe.seed, now.number)
+            small, view, more = shrink(bench, model, view, now.part * self.full, seed, folder)
+            losses |= more.pop("losses")
+            facts |= more
+        facts["losses"] = {**losses, "cut": bench.loss(small)}
+        with atomic_file(folder / "view.safetensors") as part:
+            save_tensors({"units": view.units, "scale": view.scale}, part)
+        save(small, folder / "cut")
+        write_json(folder / "cut.json", facts)
+
+    def _recover(self, model: Model, now: Round) -> dict[str, Any]:
+        """The second half: the cut model learns; the facts of both."""
+        recipe, folder, bench = self.recipe, self._folder(now), self.bench
+        settings = recipe.recovery if now.target else replace(recipe.recovery, epochs=recipe.between)
+        if settings.dropout is not None:
+            set_dropout(model, settings.dropout)
+        lesson = Lesson(recipe.distil, bench.teacher, self._view(now))
+        seed = seed_of(recipe.seed, now.number, 1)
+        loop = RecoveryLoop(model, lesson, bench.feed, settings, seed, bench.accelerator)
+        seconds, pause = 0.0, recipe.checkpoints.seconds
+        if loop.steps:
+            bench.tell(f"recovery, {loop.steps} steps")
+            harness = Harness(folder / "recovery", loop, bench.stop, bench.identity, None, lambda _: None, pause)
+            harness.go(tell=bench.tell)
+            seconds = harness.seconds
+        bench.accelerator.free_memory()
+        model.eval()
+        facts: dict[str, Any] = read_json(folder / "cut.json")
+        facts["losses"]["recovered"] = bench.loss(model)
+        facts["steps"] = {**facts.get("steps", {}), "recovery": loop.steps}
+        facts["seconds"] = {**facts.get("seconds", {}), "recovery": seconds}
+        return facts
+
+    def _before(self, now: Round) -> tuple[Model, View]:
+        """The model that a round begins from, and where it stands in the unpruned one."""
+        if now.before == 0:
+            return load(self.source), View.whole(self.bench.teacher.encoder.shape)
+        past = self.rounds[now.before - 1]
+        return load(self._place(past)), self._view(past)
+
+    def _view(self, now: Round) -> View:
+        return View(**load_file(self._folder(now) / "view.safetensors"))
+
+    def _folder(self, now: Round) -> Path:
+        return self.run / "rounds" / f"{now.number:02d}"
+
+    def _place(self, now: Round) -> Path:
+        return (self.run / now.target if now.target else self._folder(now)) / "model"
+
+    def _tidy(self, now: Round) -> None:
+        """Remove what a round that is done no longer needs, and the model between targets that it began from."""
+        folder = self._folder(now)
+        for part in ("gates", "recovery"):
+            remove_checkpoints(folder / part)
+        shutil.rmtree(folder / "cut", ignore_errors=True)
+        if now.before and not self.rounds[now.before - 1].target:
+            shutil.rmtree(self._place(self.rounds[now.before - 1]), ignore_errors=True)
+
+    def _quality(self, model: Model, folder: Path | None = None) -> dict[str, Any]:
+        """The scores on the data to evaluate on, if there are any; answers to spans are written beside the model."""
+        if self.prepared.evaluation is None:
+            return {}
+        device = str(self.bench.accelerator.device)
+        decoded, quality = self.prepared.evaluate(model, device, precision_of(self.recipe.recovery))
+        if folder is not None and decoded is not None and isinstance(self.prepared.evaluation, SpanEvaluation):
+            write_answers(folder / "answers.jsonl.gz", self.prepared.evaluation.dataset.questions, decoded)
+        return {"quality": quality}
+
+    def _sizes(self, model: Model) -> dict[str, Any]:
+        parts = model.encoder.shape.parameters()
+        total = sum(value.numel() for value in model.parameters())
+        return {
+            "parameters": total,
+            "non_embedding_parameters": total - parts["embeddings"] - parts["projection"],
+            "cost": self.bench.cost(model.encoder.shape) / self.full,
+            "shape": model.encoder.shape.to_json(),
+        }
+
+
+def _claim(run: Path, recipe: PruneRecipe) -> None:
+    """Refuse a folder that is not this run's; remove what a killed process left half-written there."""
+    kept = run / "recipe.toml"
+    ours = (".lock", ".recipe.toml.", "latency.json", ".latency.json.")
+    if not kept.exists() and any(not path.name.startswith(ours) for path in run.iterdir()):
+        raise LaconicError(f"{run}: exists and is not a run folder; choose another --out")
+    sweep(run)
+    differences = read_prune_recipe(kept).differences(recipe) if kept.exists() else ()
+    if differences:
+        raise LaconicError(
+            f"{run}: holds a run of another recipe (there, here: {differences[0]}); choose another --out, or remove it"
+        )

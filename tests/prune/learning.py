@@ -1,0 +1,56 @@
+"""Gates trained on random windows, for tests: what `laconic.prune.schedule` does in a round, without folders."""
+
+import copy
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from laconic.prune import Parameters, betas
+from laconic.prune.lesson import Lesson
+from laconic.prune.loops import GateLoop
+from laconic.prune.penalty import make_penalty
+from laconic.prune.recipe import GateSettings
+from laconic.text import Windows
+from laconic.train.spans import Examples, Feed
+
+CPU = torch.device("cpu")
+
+
+def make_windows(count, vocab, types=2, longest=24, seed=0):
+    """Windows of random tokens."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(4, longest + 1, count)
+    starts = np.append(0, np.cumsum(lengths))
+    total = int(starts[-1])
+    return Windows(
+        rng.integers(0, vocab, total).astype(np.int32),
+        rng.integers(0, types, total).astype(np.int32),
+        np.zeros((total, 2), np.int32),
+        np.zeros(total, np.int32),
+        starts,
+        np.arange(count, dtype=np.int32),
+        np.stack([np.ones(count), lengths], 1).astype(np.int32),
+    )
+
+
+def make_feed(model, count=256, seed=0, longest=24):
+    """Random windows with random spans, or classes, as answers."""
+    windows = make_windows(count, model.encoder.shape.vocab, seed=seed, longest=longest)
+    rng = np.random.default_rng(seed + 1)
+    if model.head.task == "class":
+        return Feed(Examples(windows, rng.integers(0, model.head.linear.out_features, count)), CPU)
+    answers = np.sort(rng.integers(0, windows.lengths[:, None], (count, 2)), 1)
+    return Feed(Examples(windows, answers), CPU)
+
+
+def learn(model, feed, kinds="all", cost=None, **settings):
+    """Train gates to the end of their steps; returns the penalty that holds them, and the loop."""
+    made = GateSettings(**{"windows": 32, "precision": "fp32", **settings})
+    shape = model.encoder.shape
+    price = betas(cost or Parameters(), shape, kinds)
+    penalty = make_penalty(made.penalty, shape, kinds, made.gamma, price)
+    loop = GateLoop(model, penalty, Lesson(made.blend, copy.deepcopy(model)), feed, made, 0, Accelerator(cpu=True))
+    while loop.step < loop.steps:
+        loop.advance()
+    return penalty, loop
