@@ -1,9 +1,13 @@
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+
+from laconic.cli import main
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # for the tests of kernels
@@ -33,3 +37,23 @@ def span_model(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "minilm-span"
     save(Model(loaded.encoder, head, origin=loaded.origin), folder)
     return folder
+
+
+@pytest.fixture
+def cli(capsys, monkeypatch):
+    """The command line inside this process, which spares the seconds of importing torch; on the CPU."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["laconic", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        told = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=told.out, stderr=told.err)
+
+    return run

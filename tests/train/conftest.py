@@ -1,10 +1,8 @@
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from laconic.cli import main
 from laconic.train import make_recipe, train
 from train.cache_material import recipe
 from train.heads_material import HEADS, frozen_table
@@ -59,23 +57,3 @@ def cached(lively, tmp_path_factory):
     facts = train(make_recipe(recipe(lively)), folder, device="cpu", tell=told.append)
     torch.set_num_threads(threads)
     return SimpleNamespace(folder=folder, stage=folder / "frozen/epoch-0", facts=facts, told=told)
-
-
-@pytest.fixture
-def cli(capsys, monkeypatch):
-    """The command line inside this process, which spares the seconds of importing torch; on the CPU."""
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["laconic", *map(str, arguments)])
-        capsys.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        told = capsys.readouterr()
-        return SimpleNamespace(returncode=code, stdout=told.out, stderr=told.err)
-
-    return run
