@@ -1,0 +1,282 @@
+"""Paper 3 on one GPU: learned shapes against dropped layers, under the task's loss and under that of pre-training.
+
+    python benchmarks/prune.py --model M --train train.json --evaluate dev.json --text books.txt --glue GLUE --out RUNS
+    python benchmarks/prune.py --plot runs/prune/results.json --plots benchmarks/plots
+
+1. teacher: M tuned on `--train`; the same without some articles, for the search; M with fitted heads of pre-training
+2. search: at 0.6, first γ and rate of the gates, then the rate of recovery, row by row, on what was held out of
+   training (articles: F1 at the best threshold; text: the loss): `--evaluate` has no say
+3. task: the teacher pruned by its own task; text: M pruned on plain text; tune: what text left, tuned on SQuAD, MRPC,
+   RTE and SST-2; reader: the teacher at half its size, recovered for longer and on `--more` data too
+4. time, cpu: all shapes by turns in one process (random weights: speed is the shape's), on the GPU, on the CPU
+
+Sizes are parts of the parameters without embeddings. Runs lie beside each other in `--workers` processes. RESULTS has
+every run as soon as it has ended, and what is there is not run again, unless its model is needed and gone. After
+`--seconds` no run is begun any more: the same call again goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from laconic.errors import LaconicError
+from laconic.files import read_json, write_json
+from pool import Facts, hold_out
+from prune_runs import Run, choose, stage_runs
+from prune_table import plot, speeds, table
+
+STAGES = ("teacher", "search", "task", "text", "tune", "reader", "time", "cpu")
+WAVES = (("teacher",), ("gates",), ("rates",), ("reader", "text", "task"), ("tune",))  # each needs those before
+SPEEDS = {"time": "cuda", "cpu": "cpu"}
+GATES = [(1e-3, 1e-2), (1e-2, 1e-2), (1e-3, 3e-2)]
+LATE = "not begun: the time is up"
+
+_data: dict[Any, Any] = {}
+_until = [0.0]
+
+
+def receive(data: dict[Any, Any], until: float) -> None:
+    """A worker takes the data, tokenised once for all, and the time after which it begins nothing."""
+    import torch
+
+    torch.set_num_threads(1)
+    _data.update(data)
+    _until[0] = until
+
+
+def work(run: Run, out: str) -> tuple[Run, Facts]:
+    """Do one run: what tables need of it or, under `error`, why there is nothing."""
+    import torch
+
+    if time.time() > _until[0]:
+        return run, {"error": LATE}
+    begin, folder = time.perf_counter(), f"{out}/{run.name}"
+    words = Path(f"{folder}.json")
+    if not words.exists() or read_json(words) != list(run.words):  # what lies there is another run's
+        shutil.rmtree(folder, ignore_errors=True)
+        write_json(words, list(run.words))
+    try:
+        facts = {"prune": do_prune, "train": do_train, "heads": do_heads}[run.how](run, folder)
+    except (LaconicError, RuntimeError) as error:  # a rate too high, say: no reason to end the others
+        facts = {"error": f"{type(error).__name__}: {error}"}
+    if not run.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return run, {**facts, "wall": time.perf_counter() - begin}
+
+
+def do_prune(run: Run, folder: str) -> Facts:
+    """Prune to the one target of a run."""
+    from laconic.prune import prune
+
+    recipe = run.recipe()
+    facts = prune(recipe, folder, prepared=_data[recipe.data])
+    (target,) = facts["targets"].values()
+    kept = {
+        key: target[key] for key in ("losses", "steps", "seconds", "norm_shift", "quality", "shape") if key in target
+    }
+    return {**kept, "unpruned": {key: facts["unpruned"].get(key) for key in ("loss", "quality", "shape")}}
+
+
+def do_train(run: Run, folder: str) -> Facts:
+    """Tune all weights of a model."""
+    from laconic.train import train
+
+    recipe = run.recipe()
+    facts = train(recipe, folder, prepared=_data[recipe.data])
+    return {key: facts[key] for key in ("quality", "steps", "train_seconds", "hardware", "versions")}
+
+
+def do_heads(run: Run, folder: str) -> Facts:
+    """Fit heads of pre-training on the frozen encoder, once for all runs on text."""
+    import torch
+
+    from laconic.encoder import load, save
+    from laconic.train import add_heads, fit_heads
+
+    recipe = run.recipe()
+    data, device = _data[recipe.data], torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = load(recipe.model)
+    names = add_heads(model, recipe.seed)
+    fit = fit_heads(
+        model, data.feed(device, recipe.seed), data.evaluation, names, seed=recipe.seed, most=run.facts["most"]
+    )
+    save(model.to("cpu"), f"{folder}/model")
+    return {"steps": fit.steps, "losses": list(fit.losses), "every": fit.every, "flat": fit.flat}
+
+
+def tokenised(runs: Iterable[Run], model: str) -> dict[Any, Any]:
+    """The data of these runs. All models have the tokenizer of the one that they come from."""
+    from laconic.encoder import load
+    from laconic.train import prepare
+
+    found: dict[Any, Any] = {}
+    base = load(model)
+    for run in runs:
+        recipe = run.recipe()
+        if recipe.data not in found:
+            found[recipe.data] = prepare(recipe.training() if run.how == "prune" else recipe, base)
+    return found
+
+
+class Bench:
+    """The results, and the runs that are still to be done."""
+
+    def __init__(self, options: argparse.Namespace, path: Path) -> None:
+        self.options, self.path = options, path
+        self.results: Facts = read_json(path) if path.exists() else {"runs": {}, "choices": {}}
+        self.until = time.time() + options.seconds
+        self.failed: list[str] = []
+
+    def runs(self, wave: str) -> list[Run]:
+        """The runs of a stage or a part of it, with what the search has chosen so far."""
+        return stage_runs(wave, self.options, self.results["choices"])
+
+    def left(self, runs: Iterable[Run]) -> list[Run]:
+        """Those that the results do not have."""
+        known = self.results["runs"]
+        return [run for run in runs if known.get(run.name, {}).get("words") != list(run.words)]
+
+    def sources(self, runs: Iterable[Run]) -> list[Run]:
+        """The runs whose models these begin from, as far as the models are not there."""
+        makers = {run.model(self.options.out): run for wave in ("teacher", "text") for run in self.runs(wave)}
+        wanted = {run.source for run in runs if not Path(run.source).exists()}
+        return [makers[source] for source in sorted(wanted & makers.keys())]
+
+    def go(self, stages: Sequence[str]) -> None:
+        """All stages that train. Those of a wave lie beside each other, the longest runs first."""
+        chosen = {*stages, *(("gates", "rates") if "search" in stages else ())}
+        waves = [[stage for stage in wave if stage in chosen] for wave in WAVES]
+        todo = self.left(run for wave in waves for stage in wave for run in self.runs(stage))
+        if not todo:
+            return
+        before = self.sources(todo)
+        data = tokenised([*self.sources(before), *before, *todo], self.options.model)
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(self.options.workers, context, receive, (data, self.until))
+        try:
+            for wave in filter(None, waves):
+                runs = [run for stage in wave for run in self.runs(stage)]
+                left = self.left(runs)
+                print(f"{', '.join(wave)}: {len(runs) - len(left)} of {len(runs)} runs are there", flush=True)
+                self._carry_out(pool, left)
+                self.results["choices"] = choose(self.results)
+                write_json(self.path, self.results)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _carry_out(self, pool: ProcessPoolExecutor, runs: Sequence[Run]) -> None:
+        """Do runs beside each other, those that they begin from first; the results are written after each."""
+        before = self.sources(runs)
+        if before:
+            self._carry_out(pool, before)
+        late = 0
+        for future in as_completed([pool.submit(work, run, self.options.out) for run in runs]):
+            run, facts = future.result()
+            print(f"{time.time() - self.until + self.options.seconds:6.0f} s  {run.name:40s} {line(facts)}", flush=True)
+            if "error" in facts:
+                late += facts["error"] == LATE
+                self.failed += [run.name] if facts["error"] != LATE else []
+                continue
+            machine = {key: facts.pop(key) for key in ("hardware", "versions") if key in facts}
+            self.results |= {"machine": machine} if machine else {}
+            self.results["runs"][run.name] = {**run.facts, "words": list(run.words), **facts}
+            write_json(self.path, self.results)
+        if late:
+            raise SystemExit(f"{late} runs were not begun, failed: {self.failed or 'none'}; call again to go on")
+
+
+def line(facts: Facts) -> str:
+    """What people are shown of a run."""
+    if "error" in facts:
+        return str(facts["error"])
+    names = {"best_f1": "best F1", "f1": "F1", "acc": "acc", "loss": "loss"}
+    scores = [f"{name} {facts['quality'][key]:.2f}" for key, name in names.items() if key in facts.get("quality", {})]
+    losses = facts.get("losses", {})
+    if isinstance(losses, dict):
+        scores += [f"{name} {loss:.3f}" for name, loss in losses.items()]
+    return f"{'  '.join(scores)}  {facts['wall']:.0f} s"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("model", "train", "evaluate", "text", "glue"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--more", nargs="*", default=[], help="further questions for the reader")
+    parser.add_argument("--out", default="runs/prune")
+    parser.add_argument("--only", nargs="*", choices=STAGES, default=STAGES[:-1])
+    parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=1e9, help="after which no run is begun")
+    parser.add_argument("--keep", type=float, nargs="*", default=[0.8, 0.6, 0.4])
+    parser.add_argument("--seeds", type=int, default=3, help="of the rows that decide")
+    parser.add_argument("--tokens", type=int, default=16384, help="a step; of GLUE --glue-tokens")
+    parser.add_argument("--teacher-epochs", type=float, default=3.0)
+    parser.add_argument("--teacher-rate", type=float, default=2e-4)
+    parser.add_argument("--gates", type=pair, nargs="*", default=GATES, help="γ:rate of gates, to search")
+    parser.add_argument("--head-steps", type=int, default=3000, help="of the heads of pre-training, at most")
+    parser.add_argument("--gate-steps", type=int, default=200)
+    parser.add_argument("--gate-tokens", type=int, default=8192, help="a step of the gates")
+    parser.add_argument("--rates", type=float, nargs="*", default=[1e-4, 3e-4], help="of recovery, to search")
+    parser.add_argument("--search-epochs", type=float, default=0.5)
+    parser.add_argument("--epochs", type=float, default=1.5, help="of recovery by the task")
+    parser.add_argument("--text-epochs", type=float, default=1.0, help="of recovery on text")
+    parser.add_argument("--tune-epochs", type=float, default=1.5, help="on SQuAD after text")
+    parser.add_argument("--glue-epochs", type=float, default=3.0)
+    parser.add_argument("--glue-rate", type=float, default=1e-4)
+    parser.add_argument("--glue-tokens", type=int, default=2048)
+    parser.add_argument("--sst2-fraction", type=float, default=0.3)
+    parser.add_argument("--reader-kinds", nargs="*", default=["all", "af"])
+    parser.add_argument("--reader-epochs", type=float, default=4.0)
+    parser.add_argument("--multiple", type=int, default=8, help="of the reader's sizes")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="laid over every recipe of pruning")
+    parser.add_argument("--reader-set", nargs="*", default=[], metavar="KEY=VALUE", help="over that of the reader")
+    parser.add_argument("--questions", type=int, default=48, help="of cpu")
+    parser.add_argument("--passes", type=int, default=5, help="of time and cpu")
+    parser.add_argument("--results", help="where the figures go; by default OUT/results.json")
+    parser.add_argument("--plot", metavar="RESULTS", help="draw an earlier run, print its tables, and end")
+    parser.add_argument("--plots", default="benchmarks/plots")
+    options = parser.parse_args()
+    trains = set(options.only) - set(SPEEDS)
+    for name in ("model", "evaluate", *(("train", "text", "glue") if trains else ())):
+        if not options.plot and not getattr(options, name):
+            parser.error(f"--{name} is needed")
+    return options
+
+
+def pair(text: str) -> tuple[float, float]:
+    """γ:rate"""
+    gamma, _, rate = text.partition(":")
+    return float(gamma), float(rate)
+
+
+def main() -> None:
+    options = parse()
+    if options.plot:
+        results = read_json(options.plot)
+        print(f"wrote {', '.join(map(str, plot(results, Path(options.plots))))}\n")
+        print(table(results))
+        return
+    bench = Bench(options, Path(options.results or f"{options.out}/results.json"))
+    if set(options.only) - set(SPEEDS):
+        options.searched = hold_out(Path(options.train), Path(options.out) / "data", 0.06)
+        bench.go(options.only)
+    for stage in sorted(set(options.only) & set(SPEEDS)):
+        bench.results[stage] = speeds(bench.results, options, SPEEDS[stage])
+        write_json(bench.path, bench.results)
+    print(table(bench.results))
+    if bench.failed:
+        raise SystemExit(f"{', '.join(bench.failed)}: failed; {bench.path} has the others")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""The runs of benchmarks/prune.py as recipes in words, and what its search chose."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pool import Facts
+
+LOSSES = ("task", "text")
+KINDS = ("all", "h", "f", "uniform", "layers")
+GATES_OF = {"all": "all", "h": "h", "f": "f", "uniform": "all", "a": "all"}  # whose search a row takes its gates from
+DECIDING = {("all", 0.6), ("h", 0.6), ("layers", 0.6)}  # with several seeds
+SEARCHED = 0.6
+GLUE = {"MRPC": 128, "RTE": 256, "SST-2": 128}  # and the longest window
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run to be: its name in RESULTS, what does it ("train", "prune" or "heads"), its recipe in words.
+
+    facts: what tables look for; keep: whether its model is of use to others, else it is removed
+    """
+
+    name: str
+    how: str
+    words: tuple[str, ...]
+    facts: Facts = field(default_factory=dict)
+    keep: bool = True
+
+    def recipe(self) -> Any:
+        """Of `laconic.prune` or of `laconic.train`."""
+        from laconic.prune import make_prune_recipe
+        from laconic.train import make_recipe
+        from laconic.train.recipe import override
+
+        found: dict[str, Any] = {}
+        for word in self.words:
+            override(found, word)
+        return make_prune_recipe(found) if self.how == "prune" else make_recipe(found)
+
+    def model(self, out: str) -> str:
+        """The folder of its model."""
+        part = f"keep-{self.facts['keep']:g}/" if self.how == "prune" else ""
+        return f"{out}/{self.name}/{part}model"
+
+    @property
+    def source(self) -> str:
+        """The folder of the model that it begins from."""
+        return self.words[0].removeprefix("model=")
+
+
+def squad_words(model: str, train: Sequence[Any], evaluate: Any) -> tuple[str, ...]:
+    """A model and the questions it learns from."""
+    files = json.dumps([str(file) for file in train])
+    return f"model={model}", f"data.train={files}", f"data.evaluate={evaluate}", "checkpoints.seconds=3600"
+
+
+def text_words(model: str, text: str) -> tuple[str, ...]:
+    """A model and the plain text it learns from."""
+    data = (f"data.train={text}", "data.task=pretrain", "data.held_out=0.02", "data.max_length=128")
+    return f"model={model}", *data, "checkpoints.seconds=3600"
+
+
+def learning(table: str, epochs: float, rate: float, tokens: int) -> tuple[str, ...]:
+    return f"{table}.epochs={epochs:g}", f"{table}.rate={rate:g}", f"{table}.tokens={tokens}"
+
+
+def teacher_runs(options: argparse.Namespace) -> list[Run]:
+    """What the others begin from."""
+    made = []
+    learnt, held_out = options.searched
+    for name, train, evaluate in (
+        ("teacher", options.train, options.evaluate),
+        ("teacher-search", learnt, held_out),
+    ):
+        words = squad_words(options.model, [train], evaluate)
+        words += learning("optimisation", options.teacher_epochs, options.teacher_rate, options.tokens)
+        made.append(Run(f"teacher/{name}", "train", words, {"row": name}))
+    words = (*text_words(options.model, options.text), 'head={kind = "mlm"}')
+    return [*made, Run("teacher/heads", "heads", words, {"row": "heads", "most": options.head_steps})]
+
+
+def prune_words(
+    options: argparse.Namespace, row: str, keep: float, gates: Sequence[float], rate: float, epochs: float
+) -> tuple[str, ...]:
+    """How a row is cut, and how it recovers; the last is the same for all rows but for the rate."""
+    method = row if row in ("uniform", "layers") else "free"
+    return (
+        f"method={method}",
+        f"target.keep=[{keep:g}]",
+        f"target.kinds={row if method == 'free' else 'all'}",
+        "target.embeddings=false",
+        f"gates.gamma={gates[0]:g}",
+        f"gates.rate={gates[1]:g}",
+        f"gates.steps={options.gate_steps}",
+        f"gates.tokens={options.gate_tokens}",
+        *learning("recovery", epochs, rate, options.tokens),
+        "distil.logits=1.0",
+        "distil.states=1.0",
+        *options.set,
+    )
+
+
+def base_words(options: argparse.Namespace, loss: str, searching: bool = False) -> tuple[str, ...]:
+    if loss == "text":
+        return text_words(f"{options.out}/teacher/heads/model", options.text)
+    if searching:
+        learnt, held_out = options.searched
+        return squad_words(f"{options.out}/teacher/teacher-search/model", [learnt], held_out)
+    return squad_words(f"{options.out}/teacher/teacher/model", [options.train], options.evaluate)
+
+
+def search_runs(options: argparse.Namespace, choices: Facts, wave: str) -> list[Run]:
+    """Gates at the middle rate; then the rates with the gates chosen. A run that both waves want is one run."""
+    middle = options.rates[len(options.rates) // 2]
+    made = []
+    for loss in LOSSES:
+        for row in ("all", "h", "f") if wave == "gates" else KINDS:
+            chosen = gates_of(options, choices, loss, row)
+            pairs = [(gates, middle) for gates in options.gates]
+            for gates, rate in pairs if wave == "gates" else [(chosen, rate) for rate in options.rates]:
+                words = base_words(options, loss, searching=True)
+                words += prune_words(options, row, SEARCHED, gates, rate, options.search_epochs)
+                facts = {"loss": loss, "row": row, "keep": SEARCHED, "gates": list(gates), "rate": rate}
+                name = f"search/{loss}-{row}-{gates[0]:g}-{gates[1]:g}-{rate:g}"
+                made.append(Run(name, "prune", words, facts, keep=False))
+    return made
+
+
+def gates_of(options: argparse.Namespace, choices: Facts, loss: str, row: str) -> list[float]:
+    """γ and rate of a row's gates; the first of `--gates` where nothing was searched, or no gate is trained."""
+    return list(choices.get(loss, {}).get("gates", {}).get(GATES_OF.get(row, ""), options.gates[0]))
+
+
+def rate_of(options: argparse.Namespace, choices: Facts, loss: str, row: str) -> float:
+    middle = options.rates[len(options.rates) // 2]
+    return float(choices.get(loss, {}).get("rates", {}).get("all" if row == "a" else row, middle))
+
+
+def choose(results: Facts) -> Facts:
+    """Of every loss and row the best of the search: gates first, then the rate with these gates."""
+    choices: Facts = {}
+    found = [run for name, run in results["runs"].items() if name.startswith("search/")]
+    for run in sorted(found, key=lambda run: score(run)):  # the best comes last, and stays
+        here = choices.setdefault(run["loss"], {"gates": {}, "rates": {}})
+        if run["row"] in ("all", "h", "f"):
+            here["gates"][run["row"]] = run["gates"]
+    for run in sorted(found, key=lambda run: score(run)):
+        here, row = choices[run["loss"]], run["row"]
+        if row == "layers" or run["gates"] == here["gates"].get(GATES_OF[row]):
+            here["rates"][row] = run["rate"]
+    return choices
+
+
+def score(run: Facts) -> float:
+    """What the search looks at: higher is better."""
+    return float(run["quality"]["best_f1"] if run["loss"] == "task" else -run["quality"]["loss"])
+
+
+def prune_runs(options: argparse.Namespace, choices: Facts, loss: str) -> list[Run]:
+    """The rows of one loss."""
+    epochs = options.epochs if loss == "task" else options.text_epochs
+    wanted = [(row, keep) for keep in options.keep for row in KINDS] + [("a", 0.8)]
+    made = []
+    for row, keep in wanted:
+        for seed in range(options.seeds if (row, keep) in DECIDING else 1):
+            gates, rate = gates_of(options, choices, loss, row), rate_of(options, choices, loss, row)
+            words = base_words(options, loss) + prune_words(options, row, keep, gates, rate, epochs)
+            facts = {"loss": loss, "row": row, "keep": keep, "seed": seed, "gates": gates, "rate": rate}
+            made.append(Run(f"{loss}/{row}-{keep:g}-seed{seed}", "prune", (*words, f"seed={seed}"), facts))
+    return made
+
+
+def tune_runs(options: argparse.Namespace, choices: Facts) -> list[Run]:
+    """Every encoder pruned on plain text, and the unpruned one, tuned on every task."""
+    sources = [(run.facts, run.model(options.out)) for run in prune_runs(options, choices, "text")]
+    heads = f"{options.out}/teacher/heads/model"
+    whole = [({"row": "unpruned", "keep": 1.0, "seed": seed}, heads) for seed in range(options.seeds)]
+    made = []
+    for task in ("SQuAD", *GLUE):
+        for facts, model in whole + sources:
+            if task == "SQuAD":
+                words = squad_words(model, [options.train], options.evaluate)
+                words += learning("optimisation", options.tune_epochs, options.teacher_rate, options.tokens)
+            else:
+                words = glue_words(options, task, model)
+            own = {key: facts[key] for key in ("row", "keep", "seed")} | {"task": task}
+            name = f"tune/{task}-{own['row']}-{own['keep']:g}-seed{own['seed']}"
+            made.append(Run(name, "train", (*words, f"seed={own['seed']}"), own, keep=False))
+    return made
+
+
+def glue_words(options: argparse.Namespace, task: str, model: str) -> tuple[str, ...]:
+    files = [f"data.{to}={options.glue}/{task}/{part}.tsv.gz" for to, part in (("train", "train"), ("evaluate", "dev"))]
+    more = [f"data.fraction={options.sst2_fraction}"] if task == "SST-2" else []
+    return (
+        f"model={model}",
+        *files,
+        "data.task=glue",
+        f"data.max_length={GLUE[task]}",
+        'head={kind = "class", labels = 2, pooled = true}',
+        "checkpoints.seconds=3600",
+        *learning("optimisation", options.glue_epochs, options.glue_rate, options.glue_tokens),
+        *more,
+    )
+
+
+def reader_runs(options: argparse.Namespace, choices: Facts) -> list[Run]:
+    """Half of the teacher, by several kinds: sizes that hardware likes, more data, longer recovery."""
+    made = []
+    for kinds in options.reader_kinds:
+        model = f"{options.out}/teacher/teacher/model"
+        gates, rate = gates_of(options, choices, "task", "all"), rate_of(options, choices, "task", "all")
+        words = squad_words(model, [options.train, *options.more], options.evaluate)
+        words += prune_words(options, kinds, 0.5, gates, rate, options.reader_epochs)
+        words += (f"target.multiple={options.multiple}", *options.reader_set)
+        facts = {"loss": "reader", "row": kinds, "keep": 0.5, "seed": 0, "gates": gates, "rate": rate}
+        made.append(Run(f"reader/{kinds}", "prune", words, facts))
+    return made
+
+
+def stage_runs(stage: str, options: argparse.Namespace, choices: Facts) -> list[Run]:
+    """The runs of a stage, so far as they are known."""
+    if stage in ("gates", "rates"):
+        return search_runs(options, choices, stage)
+    if stage in LOSSES:
+        return prune_runs(options, choices, stage)
+    made = {"teacher": lambda: teacher_runs(options)}
+    made |= {"tune": lambda: tune_runs(options, choices), "reader": lambda: reader_runs(options, choices)}
+    return made[stage]()
