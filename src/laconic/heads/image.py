@@ -19,7 +19,7 @@ from laconic.heads.step import Form
 from laconic.text.packed import Packed
 
 GAP = 3  # rows of zeros between windows: as far as the highest filter, 7×7, looks
-ROWS = 1024  # images are a multiple of it high: for every new height cuDNN plans each convolution anew, for seconds
+ROWS = 1024  # on CUDA images are a multiple of it high, so that cuDNN meets few heights: it plans for each anew
 MANY = 4096  # tokens, of which a deep network does not keep all maps on a host
 MAPS = 2**20  # bytes a token that all maps of Xception take, about
 
@@ -142,5 +142,5 @@ class Halve(nn.Module):
     def forward(self, x: Tensor, image: Image) -> Tensor:
         """(1, channels, rows, f) → (1, channels, rows, f / 2)."""
         places = -(-x.shape[3] // 2)
-        x = F.pad(x, (1, 2 * places - x.shape[3]))  # so that each place has three; F.avg_pool2d takes ten times as long
+        x = F.pad(x, (1, 2 * places - x.shape[3]))  # each place has three; on CUDA F.avg_pool2d was a third of a step
         return (x[..., :-1:2][..., :places] + x[..., 1::2][..., :places] + x[..., 2::2][..., :places]) / 3
