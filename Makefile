@@ -1,14 +1,17 @@
-# make demo    set up and see it work
-# make test    set up and run every test
+# make demo    set up plain laconic, without torch, and see it answer
+# make test    set up for developing and run every test
 # make check   lint and types
 PYTHON ?= python3
 VENV ?= .venv
+DEMO ?= .venv-demo
 PIP := $(VENV)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt
+CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Laconic needs Python 3.11 or newer; set PYTHON=…")'
 
 .PHONY: demo test check lint types format clean
 
-demo: $(VENV)/.ready
-	$(VENV)/bin/python examples/encode.py
+demo: $(DEMO)/.ready
+	$(DEMO)/bin/laconic ask "Who made a copy of the watch?" examples/longitude.txt
+	$(DEMO)/bin/python examples/demo.py
 
 test: $(VENV)/.ready
 	$(VENV)/bin/python -m pytest -n auto --dist loadfile
@@ -26,13 +29,22 @@ format: $(VENV)/.ready
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+# A wheel, as a user would install it; from a clean build/, since setuptools would take along what an older one left there.
+$(DEMO)/.ready: pyproject.toml constraints.txt $(shell find src/laconic -type f ! -path '*/__pycache__/*')
+	$(PYTHON) -c $(CHECK)
+	$(PYTHON) -m venv $(DEMO)
+	rm -rf build
+	$(DEMO)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt .
+	$(DEMO)/bin/python -c 'import importlib.util, sys; importlib.util.find_spec("torch") and sys.exit("torch is installed")'
+	touch $@
+
 # torch goes first and pinned, so that nothing else asks for a newer one.
 $(VENV)/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Laconic needs Python 3.11 or newer; set PYTHON=…")'
+	$(PYTHON) -c $(CHECK)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch==2.13.0
 	$(PIP) -e '.[test]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

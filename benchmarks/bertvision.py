@@ -84,8 +84,10 @@ def heads_run(options: argparse.Namespace) -> dict[str, Any]:
 
     made = recipe(options, "heads", options.epochs)
     at = tuple(sorted({0.0, *(a for a in (0.3, 1.0) if a <= options.epochs), options.epochs}))
-    heads = lines()
+    heads = {name: line for name, line in lines().items() if not options.heads or name in options.heads}
     for name, own in DEEP.items():
+        if name not in heads:
+            continue
         heads[name] = {"head": heads[name], "at": [a for a in own if a in at]}
         if options.no_deep or not heads[name]["at"]:
             del heads[name]
@@ -220,6 +222,7 @@ def main() -> None:
     parser.add_argument("--head-rate", type=float, default=1e-3)
     parser.add_argument("--head-windows", type=int, default=32, help="a step of the heads")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--heads", nargs="+", help="some of the heads only")
     parser.add_argument("--no-deep", action="store_true", help="leave Inception and Xception out")
     parser.add_argument("--plot", type=Path, metavar="RESULTS")
     parser.add_argument("--plots", type=Path, default=Path("benchmarks/plots"))

@@ -14,6 +14,7 @@ not run again; a run that was cut short goes on.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from laconic.files import atomic_file, read_json, write_json
+from laconic.text.source import read_source
 from pool import Facts, Job, overrides, read, spread, work, workers
 
 RECIPES = Path(__file__).parent.parent / "recipes" / "bertvision"
@@ -102,6 +104,25 @@ def make_run(options: argparse.Namespace, task: str, at: float, seed: int) -> Ru
     )
     out = f"{options.out}/{recipe}-{at:g}-seed{seed}"
     return Run(task, at, seed, Job(RECIPES / f"{recipe}.toml", words, tokens, out))
+
+
+def thin(train: Path, folder: Path, share: float) -> Path:
+    """A SQuAD file with all unanswerable questions, and so many of the others that those are `share` of all."""
+    data = json.loads(read_source(train))
+    passages = [passage for article in data["data"] for passage in article["paragraphs"]]
+    places = [(i, j) for i, passage in enumerate(passages) for j, qa in enumerate(passage["qas"]) if qa["answers"]]
+    count = sum(len(passage["qas"]) for passage in passages) - len(places)
+    kept = np.random.default_rng(0).permutation(len(places))[: round(count * (1 - share) / share)]
+    chosen = {places[i] for i in kept}
+    for i, passage in enumerate(passages):
+        passage["qas"] = [qa for j, qa in enumerate(passage["qas"]) if not qa["answers"] or (i, j) in chosen]
+    for article in data["data"]:
+        article["paragraphs"] = [passage for passage in article["paragraphs"] if passage["qas"]]
+    data["data"] = [article for article in data["data"] if article["paragraphs"]]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"train-{share:g}.json"
+    write_json(path, data)
+    return path
 
 
 def carry_out(run: Run) -> tuple[Run, Facts]:
@@ -297,6 +318,9 @@ def main() -> None:
     parser.add_argument("--glue", help="a folder with MRPC, RTE, SST-2 and CoLA, each with train.tsv.gz and dev.tsv.gz")
     parser.add_argument("--out", default="runs/classes")
     parser.add_argument("--only", choices=("answerable", "glue"))
+    parser.add_argument(
+        "--share", type=float, help="of unanswerable questions in training, by leaving others out (SQuAD 2.0: 0.33)"
+    )
     parser.add_argument("--seeds", type=int, default=3, help="of GLUE")
     parser.add_argument("--answerable-seeds", type=int, default=1)
     parser.add_argument("--workers", type=int, default=8)
@@ -325,6 +349,8 @@ def main() -> None:
         ):
             if not getattr(options, key):
                 parser.error(f"--{key.replace('_', '-')} is needed")
+        if options.share:
+            options.squad_train = thin(Path(options.squad_train), Path(options.out) / "data", options.share)
         results = measure(options, Path(options.results or f"{options.out}/results.json"))
     print(table(results))
 

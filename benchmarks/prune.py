@@ -4,10 +4,12 @@
     python benchmarks/prune.py --plot runs/prune/results.json --plots benchmarks/plots
 
 1. teacher: M tuned on `--train`; the same without some articles, for the search; M with fitted heads of pre-training
-2. search: at 0.6, first γ and rate of the gates, then the rate of recovery, row by row, on what was held out of
-   training (articles: F1 at the best threshold; text: the loss): `--evaluate` has no say
+2. search: at 0.6, first γ, rate and steps of the gates, for each of the two losses a study of Optuna (OUT/search) on
+   row `all`; then the rate of recovery, row by row. The score is that on what was held out of training (articles: F1
+   at the best threshold; text: the loss): `--evaluate` has no say
 3. task: the teacher pruned by its own task; text: M pruned on plain text; tune: what text left, tuned on SQuAD, MRPC,
-   RTE and SST-2; reader: the teacher at half its size, recovered for longer and on `--more` data too
+   RTE and SST-2; more: T = 3, gates on 9 and on 6 layers, embeddings of size 128; reader: the teacher at half its size,
+   recovered for longer and on `--more` data too
 4. time, cpu: all shapes by turns in one process (random weights: speed is the shape's), on the GPU, on the CPU
 
 Sizes are parts of the parameters without embeddings. Runs lie beside each other in `--workers` processes. RESULTS has
@@ -23,20 +25,20 @@ import multiprocessing
 import shutil
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from laconic.errors import LaconicError
 from laconic.files import read_json, write_json
 from pool import Facts, hold_out
-from prune_runs import Run, choose, stage_runs
+from prune_runs import DEFAULT, LOSSES, Run, choose, score, stage_runs, trial_run
 from prune_table import plot, speeds, table
 
-STAGES = ("teacher", "search", "task", "text", "tune", "reader", "time", "cpu")
-WAVES = (("teacher",), ("gates",), ("rates",), ("reader", "text", "task"), ("tune",))  # each needs those before
+STAGES = ("teacher", "search", "task", "more", "text", "tune", "reader", "time", "cpu")
+WAVES = (("gates",), ("rates",), ("teacher", "reader", "text", "task", "more", "tune"))  # each needs those before
 SPEEDS = {"time": "cuda", "cpu": "cpu"}
-GATES = [(1e-3, 1e-2), (1e-2, 1e-2), (1e-3, 3e-2)]
+KEPT = ("losses", "steps", "seconds", "norm_shift", "quality", "shape")  # of a target
 LATE = "not begun: the time is up"
 
 _data: dict[Any, Any] = {}
@@ -81,11 +83,10 @@ def do_prune(run: Run, folder: str) -> Facts:
 
     recipe = run.recipe()
     facts = prune(recipe, folder, prepared=_data[recipe.data])
-    (target,) = facts["targets"].values()
-    kept = {
-        key: target[key] for key in ("losses", "steps", "seconds", "norm_shift", "quality", "shape") if key in target
-    }
-    return {**kept, "unpruned": {key: facts["unpruned"].get(key) for key in ("loss", "quality", "shape")}}
+    kept = {name: {key: target[key] for key in KEPT if key in target} for name, target in facts["targets"].items()}
+    start = {"start": kept.pop("start")} if "start" in kept else {}
+    (target,) = kept.values()
+    return {**target, **start, "unpruned": {key: facts["unpruned"].get(key) for key in ("loss", "quality", "shape")}}
 
 
 def do_train(run: Run, folder: str) -> Facts:
@@ -154,10 +155,12 @@ class Bench:
         return [makers[source] for source in sorted(wanted & makers.keys())]
 
     def go(self, stages: Sequence[str]) -> None:
-        """All stages that train. Those of a wave lie beside each other, the longest runs first."""
+        """All stages that train; those of a wave lie beside each other."""
         chosen = {*stages, *(("gates", "rates") if "search" in stages else ())}
         waves = [[stage for stage in wave if stage in chosen] for wave in WAVES]
         todo = self.left(run for wave in waves for stage in wave for run in self.runs(stage))
+        if "gates" in chosen:
+            todo += [trial_run(self.options, loss, 0, DEFAULT) for loss in LOSSES if self._trials(loss)]
         if not todo:
             return
         before = self.sources(todo)
@@ -169,31 +172,85 @@ class Bench:
                 runs = [run for stage in wave for run in self.runs(stage)]
                 left = self.left(runs)
                 print(f"{', '.join(wave)}: {len(runs) - len(left)} of {len(runs)} runs are there", flush=True)
-                self._carry_out(pool, left)
+                self._search(pool) if wave == ["gates"] else self._carry_out(pool, left)
                 self.results["choices"] = choose(self.results)
                 write_json(self.path, self.results)
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _carry_out(self, pool: ProcessPoolExecutor, runs: Sequence[Run]) -> None:
-        """Do runs beside each other, those that they begin from first; the results are written after each."""
+        """Do runs beside each other, in this order but for those whose models are still to be made."""
         before = self.sources(runs)
-        if before:
-            self._carry_out(pool, before)
+        todo = list({run.name: run for run in (*self.sources(before), *before, *runs)}.values())
+        waiting: dict[Future[tuple[Run, Facts]], Run] = {}
         late = 0
-        for future in as_completed([pool.submit(work, run, self.options.out) for run in runs]):
-            run, facts = future.result()
-            print(f"{time.time() - self.until + self.options.seconds:6.0f} s  {run.name:40s} {line(facts)}", flush=True)
-            if "error" in facts:
-                late += facts["error"] == LATE
-                self.failed += [run.name] if facts["error"] != LATE else []
-                continue
-            machine = {key: facts.pop(key) for key in ("hardware", "versions") if key in facts}
-            self.results |= {"machine": machine} if machine else {}
-            self.results["runs"][run.name] = {**run.facts, "words": list(run.words), **facts}
-            write_json(self.path, self.results)
+        while todo or waiting:
+            ready = [run for run in todo if Path(run.source).exists()]
+            for run in ready[: self.options.workers - len(waiting)]:
+                todo.remove(run)
+                waiting[pool.submit(work, run, self.options.out)] = run
+            if not waiting:
+                raise SystemExit(f"{todo[0].source}: is not there and was not made; failed: {self.failed or 'none'}")
+            for future in wait(waiting, return_when=FIRST_COMPLETED)[0]:
+                del waiting[future]
+                late += self._note(*future.result()) == LATE
+            if late:
+                todo = []
+        self._end(late)
+
+    def _search(self, pool: ProcessPoolExecutor) -> None:
+        """The studies of both losses beside each other; a trial that ends makes room for the next of its study."""
+        from laconic.prune.search import Search, open_study
+
+        search = Search(trials=self.options.trials, steps=tuple(self.options.gate_steps))
+        self._carry_out(pool, self.sources(trial_run(self.options, loss, 0, DEFAULT) for loss in LOSSES))
+        studies = {loss: open_study(Path(self.options.out) / "search" / loss, search, 0) for loss in LOSSES}
+        left = {loss: self._trials(loss) for loss in LOSSES}
+        waiting: dict[Future[tuple[Run, Facts]], tuple[str, int]] = {}
+        late = 0
+
+        def ask(loss: str) -> None:
+            if left[loss] > 0 and not late:
+                number, _ = studies[loss].ask()
+                left[loss] -= 1
+                row = studies[loss].row(number)
+                run = trial_run(self.options, loss, number, [row[key] for key in ("gamma", "rate", "steps")])
+                waiting[pool.submit(work, run, self.options.out)] = loss, number
+
+        for place in range(self.options.workers):
+            ask(LOSSES[place % len(LOSSES)])
+        while waiting:
+            for future in wait(waiting, return_when=FIRST_COMPLETED)[0]:
+                loss, number = waiting.pop(future)
+                run, facts = future.result()
+                error = self._note(run, facts)
+                late += error == LATE  # it stays asked for, and is the next to be asked
+                if error is None:
+                    studies[loss].tell(number, score({**run.facts, **facts}))
+                elif error != LATE:
+                    studies[loss].tell_failed(number)
+                ask(loss)
+        self._end(late)
+
+    def _trials(self, loss: str) -> int:
+        """How many trials of a study the results lack."""
+        return int(self.options.trials) - sum(f"search/{loss}-trial" in name for name in self.results["runs"])
+
+    def _note(self, run: Run, facts: Facts) -> str | None:
+        """Show and keep what a run found; why it found nothing."""
+        print(f"{time.time() - self.until + self.options.seconds:6.0f} s  {run.name:40s} {line(facts)}", flush=True)
+        if "error" in facts:
+            self.failed += [run.name] if facts["error"] != LATE else []
+            return str(facts["error"])
+        machine = {key: facts.pop(key) for key in ("hardware", "versions") if key in facts}
+        self.results |= {"machine": machine} if machine else {}
+        self.results["runs"][run.name] = {**run.facts, "words": list(run.words), **facts}
+        write_json(self.path, self.results)
+        return None
+
+    def _end(self, late: int) -> None:
         if late:
-            raise SystemExit(f"{late} runs were not begun, failed: {self.failed or 'none'}; call again to go on")
+            raise SystemExit(f"the time is up, failed: {self.failed or 'none'}; call again to go on")
 
 
 def line(facts: Facts) -> str:
@@ -222,9 +279,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=16384, help="a step; of GLUE --glue-tokens")
     parser.add_argument("--teacher-epochs", type=float, default=3.0)
     parser.add_argument("--teacher-rate", type=float, default=2e-4)
-    parser.add_argument("--gates", type=pair, nargs="*", default=GATES, help="γ:rate of gates, to search")
+    parser.add_argument("--trials", type=int, default=12, help="of the gates, for each of the two losses")
     parser.add_argument("--head-steps", type=int, default=3000, help="of the heads of pre-training, at most")
-    parser.add_argument("--gate-steps", type=int, default=200)
+    parser.add_argument("--gate-steps", type=int, nargs="*", default=[50, 100, 200], help="of the gates, to search")
     parser.add_argument("--gate-tokens", type=int, default=8192, help="a step of the gates")
     parser.add_argument("--rates", type=float, nargs="*", default=[1e-4, 3e-4], help="of recovery, to search")
     parser.add_argument("--search-epochs", type=float, default=0.5)
@@ -235,7 +292,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--glue-rate", type=float, default=1e-4)
     parser.add_argument("--glue-tokens", type=int, default=2048)
     parser.add_argument("--sst2-fraction", type=float, default=0.3)
-    parser.add_argument("--reader-kinds", nargs="*", default=["all", "af"])
+    parser.add_argument(
+        "--reader-kinds", nargs="*", default=["all", "af", "af@9"], help="what to cut; af@9: on 9 of the layers"
+    )
     parser.add_argument("--reader-epochs", type=float, default=4.0)
     parser.add_argument("--multiple", type=int, default=8, help="of the reader's sizes")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="laid over every recipe of pruning")
@@ -251,12 +310,6 @@ def parse() -> argparse.Namespace:
         if not options.plot and not getattr(options, name):
             parser.error(f"--{name} is needed")
     return options
-
-
-def pair(text: str) -> tuple[float, float]:
-    """γ:rate"""
-    gamma, _, rate = text.partition(":")
-    return float(gamma), float(rate)
 
 
 def main() -> None:

@@ -8,13 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pool import Facts
+from pool import Facts, slug
 
 LOSSES = ("task", "text")
 KINDS = ("all", "h", "f", "uniform", "layers")
-GATES_OF = {"all": "all", "h": "h", "f": "f", "uniform": "all", "a": "all"}  # whose search a row takes its gates from
+DEFAULT = (1e-3, 1e-2, 100)  # γ, rate and steps of the gates, where nothing was searched
 DECIDING = {("all", 0.6), ("h", 0.6), ("layers", 0.6)}  # with several seeds
+LARGER = (0.84, 0.67, 0.42)  # 10, 8 and 5 of 12 layers: one more than 0.8, 0.6 and 0.4 allow
 SEARCHED = 0.6
+MORE = {
+    "all, T = 3": (0.6, ("target.rounds=3",)),
+    "all on 9 layers": (0.6, ("start.layers=9",)),
+    "all on 6 layers": (0.4, ("start.layers=6",)),
+    "all, embeddings of 128": (0.6, ("start.embedding=128",)),
+}
 GLUE = {"MRPC": 128, "RTE": 256, "SST-2": 128}  # and the longest window
 
 
@@ -96,7 +103,7 @@ def prune_words(
         "target.embeddings=false",
         f"gates.gamma={gates[0]:g}",
         f"gates.rate={gates[1]:g}",
-        f"gates.steps={options.gate_steps}",
+        f"gates.steps={gates[2]:g}",
         f"gates.tokens={options.gate_tokens}",
         *learning("recovery", epochs, rate, options.tokens),
         "distil.logits=1.0",
@@ -114,26 +121,31 @@ def base_words(options: argparse.Namespace, loss: str, searching: bool = False) 
     return squad_words(f"{options.out}/teacher/teacher/model", [options.train], options.evaluate)
 
 
-def search_runs(options: argparse.Namespace, choices: Facts, wave: str) -> list[Run]:
-    """Gates at the middle rate; then the rates with the gates chosen. A run that both waves want is one run."""
-    middle = options.rates[len(options.rates) // 2]
+def trial_run(options: argparse.Namespace, loss: str, number: int, gates: Sequence[float]) -> Run:
+    """A trial of a study of the gates: row `all`, the middle rate of recovery."""
+    return search_run(options, loss, "all", gates, options.rates[len(options.rates) // 2], f"trial{number}")
+
+
+def rate_runs(options: argparse.Namespace, choices: Facts) -> list[Run]:
+    """Every row by every rate of recovery, with the gates that the study chose."""
     made = []
     for loss in LOSSES:
-        for row in ("all", "h", "f") if wave == "gates" else KINDS:
-            chosen = gates_of(options, choices, loss, row)
-            pairs = [(gates, middle) for gates in options.gates]
-            for gates, rate in pairs if wave == "gates" else [(chosen, rate) for rate in options.rates]:
-                words = base_words(options, loss, searching=True)
-                words += prune_words(options, row, SEARCHED, gates, rate, options.search_epochs)
-                facts = {"loss": loss, "row": row, "keep": SEARCHED, "gates": list(gates), "rate": rate}
-                name = f"search/{loss}-{row}-{gates[0]:g}-{gates[1]:g}-{rate:g}"
-                made.append(Run(name, "prune", words, facts, keep=False))
+        for row in KINDS:
+            for rate in options.rates:
+                made.append(search_run(options, loss, row, gates_of(choices, loss), rate, f"{row}-{rate:g}"))
     return made
 
 
-def gates_of(options: argparse.Namespace, choices: Facts, loss: str, row: str) -> list[float]:
-    """γ and rate of a row's gates; the first of `--gates` where nothing was searched, or no gate is trained."""
-    return list(choices.get(loss, {}).get("gates", {}).get(GATES_OF.get(row, ""), options.gates[0]))
+def search_run(options: argparse.Namespace, loss: str, row: str, gates: Sequence[float], rate: float, name: str) -> Run:
+    words = base_words(options, loss, searching=True)
+    words += prune_words(options, row, SEARCHED, gates, rate, options.search_epochs)
+    facts = {"loss": loss, "row": row, "keep": SEARCHED, "gates": list(gates), "rate": rate}
+    return Run(f"search/{loss}-{name}", "prune", words, facts, keep=False)
+
+
+def gates_of(choices: Facts, loss: str) -> list[float]:
+    """γ, rate and steps of the gates under a loss, the same for all rows."""
+    return list(choices.get(loss, {}).get("gates", DEFAULT))
 
 
 def rate_of(options: argparse.Namespace, choices: Facts, loss: str, row: str) -> float:
@@ -142,17 +154,16 @@ def rate_of(options: argparse.Namespace, choices: Facts, loss: str, row: str) ->
 
 
 def choose(results: Facts) -> Facts:
-    """Of every loss and row the best of the search: gates first, then the rate with these gates."""
+    """Of every loss the gates of the best trial, and of every row the best rate with these gates."""
     choices: Facts = {}
-    found = [run for name, run in results["runs"].items() if name.startswith("search/")]
-    for run in sorted(found, key=lambda run: score(run)):  # the best comes last, and stays
-        here = choices.setdefault(run["loss"], {"gates": {}, "rates": {}})
-        if run["row"] in ("all", "h", "f"):
-            here["gates"][run["row"]] = run["gates"]
-    for run in sorted(found, key=lambda run: score(run)):
-        here, row = choices[run["loss"]], run["row"]
-        if row == "layers" or run["gates"] == here["gates"].get(GATES_OF[row]):
-            here["rates"][row] = run["rate"]
+    found = {name: run for name, run in results["runs"].items() if name.startswith("search/")}
+    for name, run in sorted(found.items(), key=lambda item: score(item[1])):  # the best comes last, and stays
+        here = choices.setdefault(run["loss"], {"gates": list(DEFAULT), "rates": {}})
+        if "-trial" in name:
+            here["gates"] = run["gates"]
+    for name, run in sorted(found.items(), key=lambda item: score(item[1])):
+        if "-trial" not in name and run["gates"] == choices[run["loss"]]["gates"]:
+            choices[run["loss"]]["rates"][run["row"]] = run["rate"]
     return choices
 
 
@@ -165,13 +176,25 @@ def prune_runs(options: argparse.Namespace, choices: Facts, loss: str) -> list[R
     """The rows of one loss."""
     epochs = options.epochs if loss == "task" else options.text_epochs
     wanted = [(row, keep) for keep in options.keep for row in KINDS] + [("a", 0.8)]
+    wanted += [("layers", keep) for keep in LARGER] if loss == "task" else []
     made = []
     for row, keep in wanted:
         for seed in range(options.seeds if (row, keep) in DECIDING else 1):
-            gates, rate = gates_of(options, choices, loss, row), rate_of(options, choices, loss, row)
+            gates, rate = gates_of(choices, loss), rate_of(options, choices, loss, row)
             words = base_words(options, loss) + prune_words(options, row, keep, gates, rate, epochs)
             facts = {"loss": loss, "row": row, "keep": keep, "seed": seed, "gates": gates, "rate": rate}
             made.append(Run(f"{loss}/{row}-{keep:g}-seed{seed}", "prune", (*words, f"seed={seed}"), facts))
+    return made
+
+
+def more_runs(options: argparse.Namespace, choices: Facts) -> list[Run]:
+    """The paper's other baselines under the task's loss, with what the search chose for `all`."""
+    gates, rate = gates_of(choices, "task"), rate_of(options, choices, "task", "all")
+    made = []
+    for row, (keep, more) in MORE.items():
+        words = base_words(options, "task") + prune_words(options, "all", keep, gates, rate, options.epochs)
+        facts = {"loss": "more", "row": row, "keep": keep, "seed": 0, "gates": gates, "rate": rate}
+        made.append(Run(f"more/{slug(row)}", "prune", (*words, *more), facts))
     return made
 
 
@@ -212,23 +235,28 @@ def glue_words(options: argparse.Namespace, task: str, model: str) -> tuple[str,
 def reader_runs(options: argparse.Namespace, choices: Facts) -> list[Run]:
     """Half of the teacher, by several kinds: sizes that hardware likes, more data, longer recovery."""
     made = []
-    for kinds in options.reader_kinds:
+    for name in options.reader_kinds:
+        kinds, _, layers = name.partition("@")
         model = f"{options.out}/teacher/teacher/model"
-        gates, rate = gates_of(options, choices, "task", "all"), rate_of(options, choices, "task", "all")
+        gates, rate = gates_of(choices, "task"), rate_of(options, choices, "task", "all")
         words = squad_words(model, [options.train, *options.more], options.evaluate)
         words += prune_words(options, kinds, 0.5, gates, rate, options.reader_epochs)
         words += (f"target.multiple={options.multiple}", *options.reader_set)
-        facts = {"loss": "reader", "row": kinds, "keep": 0.5, "seed": 0, "gates": gates, "rate": rate}
-        made.append(Run(f"reader/{kinds}", "prune", words, facts))
+        words += (f"start.layers={layers}", "start.epochs=0.3") if layers else ()
+        facts = {"loss": "reader", "row": name, "keep": 0.5, "seed": 0, "gates": gates, "rate": rate}
+        made.append(Run(f"reader/{slug(name)}", "prune", words, facts))
     return made
 
 
 def stage_runs(stage: str, options: argparse.Namespace, choices: Facts) -> list[Run]:
     """The runs of a stage, so far as they are known."""
-    if stage in ("gates", "rates"):
-        return search_runs(options, choices, stage)
+    if stage == "gates":
+        return []  # a study asks for them one by one
+    if stage == "rates":
+        return rate_runs(options, choices)
     if stage in LOSSES:
         return prune_runs(options, choices, stage)
     made = {"teacher": lambda: teacher_runs(options)}
+    made |= {"more": lambda: more_runs(options, choices)}
     made |= {"tune": lambda: tune_runs(options, choices), "reader": lambda: reader_runs(options, choices)}
     return made[stage]()

@@ -13,6 +13,7 @@ import numpy as np
 from laconic.encoder import Shape
 from laconic.files import atomic_file
 from pool import Facts, spread
+from prune_runs import score
 
 ORDER = ("unpruned", "all", "h", "f", "a", "uniform", "layers")
 TASKS = {
@@ -23,6 +24,7 @@ TASKS = {
 }
 PANELS = {"ffn": "feed-forward size f", "heads": "heads a", "key": "key size k", "value": "value size v"}
 DRAWN = {"all": tuple(PANELS), "f": ("ffn",), "a": ("heads",)}  # what varies from layer to layer, of each kind
+NAMES = {"task": "Task loss", "more": "Task loss, other baselines", "reader": "Readers at half"}
 TITLES = {"task": "task loss", "text": "pre-training loss"}
 
 
@@ -66,11 +68,11 @@ def speeds(results: Facts, options: argparse.Namespace, device: str) -> Facts:
 
 def rows_of(results: Facts, loss: str) -> Iterator[tuple[str, float, list[Facts]]]:
     """The rows of a loss from large to small: row, part, and its runs by seed."""
-    found: dict[tuple[float, int], list[Facts]] = {}
+    found: dict[tuple[float, int, str], list[Facts]] = {}
     for name, run in results["runs"].items():
         if name.startswith(f"{loss}/"):
             place = ORDER.index(run["row"]) if run["row"] in ORDER else len(ORDER)
-            found.setdefault((-run["keep"], place), []).append({**run, "name": name})
+            found.setdefault((-run["keep"], place, run["row"]), []).append({**run, "name": name})
     for key in sorted(found):
         runs = sorted(found[key], key=lambda run: int(run["seed"]))
         yield runs[0]["row"], runs[0]["keep"], runs
@@ -111,29 +113,39 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def table(results: Facts) -> str:
     """All tables of RESULTS.md, so far as they were run."""
-    made = [search_table(results), task_table(results, "task"), text_table(results), task_table(results, "reader")]
-    made.append(sizes_table(results))
+    made = [search_table(results), task_table(results, "task"), task_table(results, "more"), text_table(results)]
+    made += [task_table(results, "reader"), sizes_table(results)]
     return "\n\n".join(part for part in made if part)
 
 
 def search_table(results: Facts) -> str:
-    """What the search saw, best first."""
-    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for name, run in results["runs"].items():
-        if name.startswith("search/"):
-            value = run["quality"]["best_f1" if run["loss"] == "task" else "loss"]
-            shown = f"{run['gates'][0]:g}, {run['gates'][1]:g}; {run['rate']:g}: {value:.2f}"
-            sign = -1 if run["loss"] == "task" else 1
-            found.setdefault((run["loss"], run["row"]), []).append((sign * value, shown))
-    rows = [[TITLES[loss], row, " · ".join(text for _, text in sorted(seen))] for (loss, row), seen in found.items()]
-    return markdown(["search at 0.6", "row", "γ, rate of gates; rate of recovery: score"], rows) if rows else ""
+    """What the search saw: the trials of both studies, then the rates of recovery, row by row."""
+    found = {name: run for name, run in results["runs"].items() if name.startswith("search/")}
+    trials = [run for name, run in found.items() if "-trial" in name]
+    rows = [
+        [TITLES[run["loss"]], *(f"{value:.3g}" for value in run["gates"]), f"{seen(run):.2f}"]
+        for run in sorted(trials, key=lambda run: (run["loss"], -score(run)))
+    ]
+    heads = ["gates at 0.6", "γ", "rate", "steps", "F1 at best, or loss, on what was held out"]
+    made = [markdown(heads, rows)] if rows else []
+    rates: dict[tuple[str, str], list[str]] = {}
+    for name, run in found.items():
+        if "-trial" not in name:
+            rates.setdefault((run["loss"], run["row"]), []).append(f"{run['rate']:g}: {seen(run):.2f}")
+    rows = [[TITLES[loss], row, " · ".join(texts)] for (loss, row), texts in rates.items()]
+    made += [markdown(["recovery at 0.6", "row", "rate: score"], rows)] if rows else []
+    return "\n\n".join(made)
+
+
+def seen(run: Facts) -> float:
+    return abs(score(run))
 
 
 def task_table(results: Facts, loss: str) -> str:
     """Pruned by the task: the teacher first."""
     rows = []
     teacher = results["runs"].get("teacher/teacher")
-    found = list(rows_of(results, loss))
+    found = [line for found in rows_of(results, loss) for line in (*started(*found), found)]
     for row, keep, runs in ([("teacher", 1.0, [teacher])] if teacher and found else []) + found:
         size = sizes(runs[0].get("shape") or found[0][2][0]["unpruned"]["shape"])
         scores = [mean(runs, "quality", key) for key, _ in TASKS["SQuAD"]]
@@ -142,7 +154,13 @@ def task_table(results: Facts, loss: str) -> str:
         rows.append([*cells, *speed_cells(results, runs), f"{np.mean([run['wall'] for run in runs]):.0f}"])
     heads = ["row", "part", "M without embeddings", "M", *(name for _, name in TASKS["SQuAD"])]
     heads += ["loss before", "after the cut", "recovered", "GPU windows/s", "CPU questions/s", "s in all"]
-    return f"**{'Readers at half' if loss == 'reader' else 'Task loss'}**\n\n{markdown(heads, rows)}" if found else ""
+    return f"**{NAMES[loss]}**\n\n{markdown(heads, rows)}" if found else ""
+
+
+def started(row: str, keep: float, runs: Sequence[Facts]) -> list[tuple[str, float, list[Facts]]]:
+    """What a row's runs were before any gate, where they began with fewer layers or smaller embeddings."""
+    starts = [{**run, **run["start"]} for run in runs if "start" in run]
+    return [(f"{row}: before gates", 1.0, starts)] if starts else []
 
 
 def text_table(results: Facts) -> str:
@@ -175,7 +193,7 @@ def text_table(results: Facts) -> str:
 def sizes_table(results: Facts) -> str:
     """Sizes from the first to the last layer, seed 0."""
     rows = []
-    for loss in (*TITLES, "reader"):
+    for loss in (*TITLES, "more", "reader"):
         for row, keep, runs in rows_of(results, loss):
             layers = runs[0]["shape"]["layers"]
             lists = [" ".join(str(layer[key]) for layer in layers) for key in PANELS]

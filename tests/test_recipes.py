@@ -1,27 +1,32 @@
 """Every recipe that ships can be read, and its tuning and heads fit the model that it names."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from laconic.deploy.stages import read_build_recipe
 from laconic.encoder import Encoder, LayerShape, Model, Shape
 from laconic.heads import build_head
 from laconic.heads.mlm import mlm_table
 from laconic.prune import Parameters, read_prune_recipe
+from laconic.prune.plan import plan_rounds
 from laconic.text import read_glue
 from laconic.train import read_recipe
 from laconic.tune import apply, build_tuning
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 PRUNING = FOLDER / "prune.toml"
-RECIPES = sorted(path for path in FOLDER.rglob("*.toml") if path != PRUNING)
+EMBEDDED = FOLDER / "embedded.toml"
+RECIPES = sorted(path for path in FOLDER.rglob("*.toml") if path not in (PRUNING, EMBEDDED))
 SHAPES = {
     "bert-base-cased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996),
     "bert-base-uncased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=30522),
     "bert-large-uncased": Shape.uniform(layers=24, hidden=1024, heads=16, vocab=30522),
+    "microsoft/MiniLM-L12-H384-uncased": Shape.uniform(layers=12, hidden=384, heads=12, vocab=30522),
     "albert-base-v2": Shape(30000, 512, 2, 128, 768, (LayerShape(12, 64, 64, 3072),) * 12, tied=True),
 }
 # Trainable parameters of paper 1, tables 1 and 2.
@@ -74,6 +79,23 @@ def test_the_recipe_of_pruning_has_the_sizes_of_the_paper():
     total = Parameters(pooler=True)(SHAPES[recipe.model])
     assert [round(keep * total / 1e6) for keep in recipe.target.keep] == [100, 89, 78, 67, 56, 43, 33]
     assert recipe.target.kinds == "all"
+
+
+def test_the_recipe_of_the_embedded_reader():
+    recipe = read_build_recipe(EMBEDDED)
+    teacher, cut = recipe.teacher, recipe.cut
+    shape = SHAPES[teacher.model]
+    assert shape.total() == 33_212_160  # as published, without a pooler
+    assert teacher.data == cut.data
+    assert teacher.head == {"kind": "span"}
+    assert all(part > 0 for part in asdict(cut.data.negatives).values())
+    cost = Parameters(embeddings=cut.target.embeddings)
+    rounds = plan_rounds(cut, shape, cost)
+    assert [(now.part, now.target) for now in rounds] == [(0.5, "keep-0.5")]
+    # The cut can reach the target, and at a byte a parameter the reader is within 25 MB.
+    assert 0.5 * cost(shape) + shape.parameters()["embeddings"] < 23e6
+    assert recipe.card.licences
+    assert recipe.card.limits
 
 
 def test_every_row_of_the_tables_has_a_recipe():

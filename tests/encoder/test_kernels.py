@@ -54,7 +54,10 @@ def seeded(function, *arguments):
     return result, seed_for(result, 0.5)
 
 
-@pytest.mark.parametrize(("rows", "width"), [(1, 8), (37, 50), (5, 3000)])
+# On a GPU also more rows than CUDA allows blocks on any axis of the grid but the first.
+@pytest.mark.parametrize(
+    ("rows", "width"), either([(1, 8), (37, 50), (5, 3000), (600_000, 8)], [(1, 8), (37, 50), (5, 3000)])
+)
 def test_bias_and_dropout(rows, width):
     from laconic.encoder.kernels.bias_dropout import bias_dropout
 
@@ -98,7 +101,8 @@ def test_add_norm(rows, width, p, monkeypatch):
 
 @pytest.mark.parametrize("tanh", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "width"), either([(1, 3), (37, 50), (1000, 1536), (777, 3072), (40, 2022)], [(1, 3), (37, 50), (9, 2022)])
+    ("rows", "width"),
+    either([(1, 3), (37, 50), (1000, 1536), (777, 3072), (40, 2022), (140_000, 8)], [(1, 3), (37, 50), (9, 2022)]),
 )
 def test_bias_gelu(rows, width, tanh):
     from laconic.encoder.kernels.gelu import bias_gelu

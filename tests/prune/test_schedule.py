@@ -151,7 +151,7 @@ class TestMethods:
             {"method": "uniform", "gates": {"penalty": "proximal", "gamma": 1.0}},
             {"ranking": "random", "target": {"keep": [0.6], "kinds": "af", "multiple": 4}},
             {"gates": {"penalty": "l0", "fold": False}, "target": {"keep": [0.6], "by": "flops"}},
-            {"start": {"layers": 1, "embedding": 8}, "target": {"keep": [0.4]}},
+            {"start": {"layers": 1, "embedding": 8, "epochs": 0.0}, "target": {"keep": [0.4]}},
         ],
         ids=lambda sections: "-".join(map(str, sections)),
     )
@@ -166,6 +166,9 @@ class TestMethods:
         if made.start.layers:
             assert len(facts["targets"]["start"]["shape"]["layers"]) == 1
             assert facts["targets"]["keep-0.4"]["shape"]["embedding"] == 8
+            assert (
+                facts["targets"]["start"]["steps"]["recovery"] == 0 < facts["targets"]["keep-0.4"]["steps"]["recovery"]
+            )
 
     def test_by_a_latency_that_was_measured_before(self, material, tmp_path):
         """Of a tiny model nearly all time is overhead, which no cut takes away: a table of a larger one."""

@@ -30,6 +30,7 @@ held_out = 0.0
 max_length = 320
 step = 100
 question_limit = 48
+negatives = { moved = 0.1, negation = 0.25 }
 
 [tuning]
 kind = "adapters"
@@ -107,6 +108,7 @@ class TestReading:
                 "max_length": 320,
                 "step": 100,
                 "question_limit": 48,
+                "negatives": {"moved": 0.1, "lookalike": 0.0, "entity": 0.0, "negation": 0.25},
             },
             "tuning": {"kind": "adapters", "size": 64},
             "head": {"kind": "cacnn", "width": 3},
@@ -171,6 +173,7 @@ class TestReading:
             "max_length": 384,
             "step": 128,
             "question_limit": 64,
+            "negatives": {"moved": 0.0, "lookalike": 0.0, "entity": 0.0, "negation": 0.0},
         }
         assert (made["tuning"], made["head"]) == ({"kind": "full"}, {"kind": "span"})
         assert made["optimisation"] == {

@@ -11,17 +11,21 @@ from laconic.answer.null import (
     risk_coverage,
 )
 from laconic.answer.pipeline_rule import pipeline_answers
-from laconic.answer.reader import Hit, Reader
+from laconic.answer.reader import Reader
+from laconic.answer.search import Found, Hit
+from laconic.answer.silence import Silence, store_silence
 from laconic.answer.spans import Answer, LaconicWarning, SpanLogits
 
 __all__ = [
     "Answer",
     "Calibration",
     "Decoded",
+    "Found",
     "Hit",
     "LaconicWarning",
     "Reader",
     "Rule",
+    "Silence",
     "SpanLogits",
     "Threshold",
     "area_under_risk_coverage",
@@ -31,4 +35,5 @@ __all__ = [
     "fit_calibration",
     "pipeline_answers",
     "risk_coverage",
+    "store_silence",
 ]

@@ -1,6 +1,6 @@
 """`Reader`: questions and texts in, answers in the words of the text out.
 
-    reader = Reader.load("deepset/tinyroberta-squad2")            # a Laconic folder, a Hugging Face folder or a hub id
+    reader = Reader.load()                                        # the embedded one; or a folder, or a hub id
     reader(question="Who wrote it?", context="Plutarch wrote it.")  # {"score": …, "start": …, "end": …, "answer": …}
 
 Calling a reader is calling transformers' old question-answering pipeline: the same arguments, the same keys, the
@@ -9,9 +9,7 @@ same answers. `decode` answers whole datasets by Devlin's rule, and `search` ask
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,11 +20,14 @@ from laconic.answer.batched import over_windows
 from laconic.answer.decode import Decoded, Rule, decode
 from laconic.answer.old_inputs import Pair, old_pairs
 from laconic.answer.pipeline_rule import pipeline_answers
+from laconic.answer.search import READ, Found, Hit, find
+from laconic.answer.silence import Silence, stored_silence
 from laconic.answer.spans import Answer, SpanLogits
+from laconic.embedded import embedded_folder, is_embedded
 from laconic.errors import LaconicError
 from laconic.files import read_json
 from laconic.hub import ONNX, ModelFiles, find_model
-from laconic.text import Question, Tokens, Windows, iter_windows, make_windows
+from laconic.text import Question, Tokens, Windows, make_windows
 from laconic.text.packed import Packed
 
 GROUP = 2048  # questions of one call that are windowed and answered together: bounds memory for any number of them
@@ -51,15 +52,6 @@ class Runner(Protocol):
         """Start and end logits of a packed batch."""
 
 
-@dataclass(frozen=True)
-class Hit:
-    """An answer found in one of several texts. `probability` is that of the span against "no answer"."""
-
-    document: int
-    answer: Answer
-    probability: float
-
-
 class Reader:
     """An extractive reader: a tokenizer and a model that gives span logits."""
 
@@ -71,6 +63,7 @@ class Reader:
         max_length: int = 384,
         step: int = 128,
         question_limit: int = 64,
+        silence: Silence | None = None,
         source: str = "",
     ) -> None:
         self.runner = runner
@@ -78,18 +71,26 @@ class Reader:
         self.max_length = min(max_length, runner.longest)
         self.step = step
         self.question_limit = question_limit
+        self.silence = silence or Silence()
         self.source = source
 
     @classmethod
-    def load(cls, source: str | Path, *, device: str | None = None, precision: str | None = None) -> Reader:
+    def load(
+        cls, source: str | Path | None = None, *, device: str | None = None, precision: str | None = None
+    ) -> Reader:
         """Load a reader from a Laconic folder (of an ensemble too), a Hugging Face folder or a hub id.
 
+        source: left out, or the word "embedded", it is the reader that ships with Laconic
         device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32" or "bf16"; by default bf16 on a
         GPU that has it. Checkpoints of other families than Laconic's five are run by transformers, if installed.
+        The folder's threshold for "no answer", if it keeps one, is the reader's `silence`.
         """
+        source = embedded_folder() if source is None or is_embedded(source) else source
         files = find_model(source)
         tokens = Tokens.load(_tokenizer_folder(files))
-        return cls(_runner(source, files, device, precision), tokens, **window_settings(files), source=str(source))
+        silence = stored_silence(files)
+        runner = _runner(source, files, device, precision)
+        return cls(runner, tokens, **window_settings(files), silence=silence, source=str(source))
 
     def __call__(
         self,
@@ -173,70 +174,38 @@ class Reader:
             step=self.step if step is None else step,
         )
 
-    def search(
+    def find(
         self,
         question: str,
         documents: Sequence[str],
         *,
         top: int = 1,
+        threshold: float | None = None,
+        read: int = READ,
         max_answer_tokens: int = 30,
         step: int | None = None,
         progress: Progress | None = None,
-    ) -> list[Hit]:
-        """The best answers to one question over several texts of any length, best first; none if "no answer" wins.
+    ) -> Found:
+        """The best answers to one question over several texts of any length, how sure they are, how much was read.
 
-        By Devlin's rule, whose scores compare between windows and between texts. A text is read in pieces, so that
-        memory does not grow with it.
+        - threshold: "no answer" wins if it is ahead by more; left out, that of the model folder, else 0
+        - read: how many stretches of the texts are read at most, chosen by BM25; 0: all of them
         """
-        best: dict[tuple[int, int, int], Hit] = {}
-        null = math.inf
-        total = max(1, sum(map(len, documents)))
-        for number, windows in self._pieces(question, documents, step):
-            logits = self.logits(windows)
-            found = decode(
-                windows, logits, [documents[number]], n_best=max(20, top), max_answer_tokens=max_answer_tokens
-            )
-            spans = [answer for answer in found.answers(0, math.inf) if not answer.no_answer]
-            if spans:  # none are left where all windows were skipped: then there is no null score to heed either
-                null = min(null, float(found.null[0]))
-            for answer in spans:
-                key = (number, answer.start, answer.end)
-                if key not in best or best[key].answer.score < answer.score:
-                    best[key] = Hit(number, answer, 0.0)
-            if progress:
-                before = sum(len(text) for text in documents[:number])
-                progress(before + int(windows.spans.max(initial=0)), total)
-        ranked = sorted(best.values(), key=lambda hit: -hit.answer.score)
-        if not ranked or null > ranked[0].answer.score:
-            return []
-        return [Hit(hit.document, hit.answer, _against(hit.answer.score, null)) for hit in _apart(ranked)[:top]]
-
-    def _pieces(self, question: str, documents: Sequence[str], step: int | None) -> Iterable[tuple[int, Windows]]:
-        for number, text in enumerate(documents):
-            asked = [Question(f"text {number + 1}", question, text, ())]
-            move = self.step if step is None else step
-            settings = {"max_length": self.max_length, "step": move, "question_limit": self.question_limit}
-            for windows in iter_windows(asked, self.tokens, **settings, at_most=256):
-                yield number, windows
-
-
-def _apart(hits: list[Hit]) -> list[Hit]:
-    """The hits that do not overlap a better one: "in 1969" adds nothing to "1969"."""
-    chosen: list[Hit] = []
-    for hit in hits:
-        mine = hit.answer
-        clash = (
-            other.document == hit.document and mine.start < other.answer.end and other.answer.start < mine.end
-            for other in chosen
+        return find(
+            self,
+            question,
+            documents,
+            top=top,
+            threshold=threshold,
+            read=read,
+            max_answer_tokens=max_answer_tokens,
+            step=step,
+            progress=progress,
         )
-        if not any(clash):
-            chosen.append(hit)
-    return chosen
 
-
-def _against(score: float, null: float) -> float:
-    """The span's share against "no answer" alone: 1 / (1 + exp(null − score))."""
-    return 1 / (1 + math.exp(min(700.0, null - score)))
+    def search(self, question: str, documents: Sequence[str], **settings: Any) -> list[Hit]:
+        """The answers alone of `find`, best first; none if "no answer" wins."""
+        return self.find(question, documents, **settings).hits
 
 
 def _questions(pairs: Sequence[Pair]) -> list[Question]:

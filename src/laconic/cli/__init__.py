@@ -21,7 +21,20 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-VERBS = ("ask", "answer", "score", "evaluate", "train", "prune", "ensemble", "analyse", "inspect", "export")
+VERBS = (
+    "ask",
+    "answer",
+    "score",
+    "evaluate",
+    "negatives",
+    "train",
+    "prune",
+    "ensemble",
+    "analyse",
+    "inspect",
+    "export",
+    "build",
+)
 
 for _verb in VERBS:
     app.command(_verb)(getattr(import_module(f"laconic.cli.{_verb}"), _verb))

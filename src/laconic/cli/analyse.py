@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import tomllib
 from pathlib import Path
@@ -19,6 +20,7 @@ from laconic.files import read_json
 from laconic.text import Dataset
 
 ANSWERS = ("answers.jsonl.gz", "answers.jsonl")
+WIDE = 160  # columns of tables that go to a file or a pipe
 
 
 def analyse(
@@ -61,7 +63,8 @@ def analyse(
     if as_json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
-        show(facts, Console(highlight=False, markup=False))
+        piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+        show(facts, Console(highlight=False, markup=False, width=WIDE if piped else None))  # no heading is cut in a file
     if drawn:
         print(f"{len(drawn)} plot{'s' if len(drawn) > 1 else ''} in {plots}", file=sys.stderr)
 

@@ -24,10 +24,10 @@ from laconic.cli.common import (
     load_reader,
     progress,
     read_dataset,
+    threshold_for,
 )
 from laconic.errors import LaconicError
 from laconic.files import write_json
-from laconic.score import default_threshold
 
 
 def answer(
@@ -56,7 +56,7 @@ def answer(
         decoded = reader.decode(
             dataset.questions, n_best=top, max_answer_tokens=max_answer_tokens, rule=chosen, progress=tell
         )
-    limit = default_threshold(dataset) if threshold is None else threshold
+    limit = threshold_for(reader, dataset, threshold, chosen)
     ids = [question.id for question in dataset.questions]
     predictions = dict(zip(ids, decoded.predictions(limit)))
     write_json(out, predictions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Annotated, Any
 
@@ -10,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from laconic.answer.reader import Hit
-from laconic.cli.common import AsJson, Device, Model, Precision, load_reader, progress
+from laconic.answer.search import READ, Found, Hit
+from laconic.cli.common import AsJson, Device, Model, Precision, Threshold, load_reader, progress
 from laconic.errors import LaconicError
 from laconic.text.documents import Document, read_documents
 
@@ -23,32 +24,53 @@ def ask(
     ] = None,
     model: Model = None,
     top: Annotated[int, typer.Option(help="How many answers to show.", min=1)] = 1,
+    threshold: Threshold = None,
+    read: Annotated[
+        int, typer.Option(help="Of long texts read this many stretches, those nearest to the question; 0: all.", min=0)
+    ] = READ,
     device: Device = None,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question from text files: the answer, its sentence, where it stands, and how sure the reader is.
-
-    Exits with 1 if the texts do not hold an answer.
-    """
+    """Answer a question from text files: the answer, its sentence, where it stands, and how sure the reader is."""
     if not question.strip():
         raise LaconicError("the question is empty")
-    if not texts and sys.stdin.isatty():
+    if threshold is not None and math.isnan(threshold):
+        raise LaconicError("--threshold nan: give a number (inf: never silent)")
+    if not texts and (sys.stdin is None or sys.stdin.isatty()):
         raise LaconicError("say where to look: a file, a folder, or - for standard input")
     documents, notes = read_documents(texts or ["-"])
     for note in notes:
         print(f"laconic: {note}; left out", file=sys.stderr)
     reader = load_reader(model, device, precision)
     with progress("reading") as tell:
-        hits = reader.search(question, [document.text for document in documents], top=top, progress=tell)
-    found = [_facts(hit, documents[hit.document]) for hit in hits]
-    if as_json:
+        contents = [document.text for document in documents]
+        found = reader.find(question, contents, top=top, threshold=threshold, read=read, progress=tell)
+    if found.read < found.stretches:
         print(
-            json.dumps({"question": question, "no_answer": not found, "answers": found}, ensure_ascii=False, indent=2)
+            f"laconic: read {found.read:,} of {found.stretches:,} stretches, those nearest to the question; "
+            "--read 0 reads all",
+            file=sys.stderr,
         )
+    answers = [_facts(hit, documents[hit.document]) for hit in found.hits]
+    if as_json:
+        print(json.dumps(_summary(question, found, answers), ensure_ascii=False, indent=2))
     else:
-        _show(found)
-    raise typer.Exit(0 if found else 1)
+        _show(answers, found)
+
+
+def _summary(question: str, found: Found, answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """The best answer and its score, or null and the score of "no answer"; then all of them."""
+    return {
+        "question": question,
+        "answer": answers[0]["answer"] if answers else None,
+        "score": answers[0]["score"] if answers else found.no_answer,
+        "no_answer": not answers,
+        "null_minus_best": found.null_minus_best if math.isfinite(found.null_minus_best) else None,
+        "read": found.read,
+        "stretches": found.stretches,
+        "answers": answers,
+    }
 
 
 def _facts(hit: Hit, document: Document) -> dict[str, Any]:
@@ -65,11 +87,11 @@ def _facts(hit: Hit, document: Document) -> dict[str, Any]:
     }
 
 
-def _show(found: list[dict[str, Any]]) -> None:
+def _show(answers: list[dict[str, Any]], found: Found) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)  # a file name may have brackets
-    if not found:
-        console.print("No answer in these texts.")
-    for facts in found:
+    if not answers:
+        console.print(f"No answer in these texts (score {found.no_answer:.2f}).")
+    for facts in answers:
         console.print(Text(facts["answer"], style="bold"))
         start, end = facts["start"] - facts["sentence_start"], facts["end"] - facts["sentence_start"]
         sentence = Text(f"  {facts['sentence']}", style="dim")

@@ -14,12 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from laconic.answer.decode import Rule
 from laconic.answer.reader import Progress as Tell
 from laconic.answer.reader import Reader
+from laconic.answer.silence import Silence
 from laconic.errors import LaconicError
 from laconic.text import Dataset, read
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="SQuAD .json, .jsonl, .csv (also .gz), or a hub dataset.")]
-Threshold = Annotated[float | None, typer.Option(help="Silent if null − best is above it; by default 0 for SQuAD 2.0.")]
-Model = Annotated[str | None, typer.Option("--model", "-m", help="A folder or a hub id.")]
+Threshold = Annotated[
+    float | None, typer.Option(help="Silent if null − best is above it; by default the model's own, else 0.")
+]
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", help="A folder or a hub id; by default the embedded reader.")
+]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")]
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16; by default bf16 on a GPU that has it, else fp32.")]
 AnswerTokens = Annotated[int, typer.Option(help="How many tokens an answer may have.", min=1)]
@@ -28,9 +33,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def load_reader(model: str | None, device: str | None, precision: str | None) -> Reader:
-    """The reader of `--model`."""
-    if model is None:
-        raise LaconicError("this version has no embedded reader yet: give --model, a folder or a hub id")
+    """The reader of `--model`, by default the embedded one."""
     return Reader.load(model, device=device, precision=precision)
 
 
@@ -42,6 +45,13 @@ def read_dataset(path: str) -> Dataset:
     if not dataset.questions:
         raise LaconicError(f"{path}: has no questions")
     return dataset
+
+
+def threshold_for(reader: Reader, dataset: Dataset, given: float | None, rule: Rule) -> float:
+    """The threshold given, else the reader's own, which is one of Devlin's scores, else 0; 1.1 is never silent."""
+    if given is not None:
+        return given
+    return (reader.silence if rule == "devlin" else Silence()).limit(dataset.version)
 
 
 def check_rule(rule: str) -> Rule:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from laconic.answer import area_under_risk_coverage, expected_calibration_error, fit_calibration, risk_coverage
 from laconic.answer.decode import Decoded, decode
 from laconic.answer.reader import Reader
+from laconic.answer.silence import check_storable, store_silence
 from laconic.cli.common import (
     AnswerTokens,
     AsJson,
@@ -26,9 +29,13 @@ from laconic.cli.common import (
     load_reader,
     progress,
     read_dataset,
+    threshold_for,
 )
+from laconic.embedded import is_embedded
+from laconic.errors import LaconicError
 from laconic.hub import find_model
 from laconic.score import Cost, bootstrap, span_quality
+from laconic.score.thresholds import Choices, choices, cross_fitted, fit_silence
 from laconic.text import Dataset, Windows
 
 
@@ -36,6 +43,9 @@ def evaluate(
     data: Data,
     model: Model = None,
     threshold: Threshold = None,
+    store_threshold: Annotated[
+        bool, typer.Option("--store-threshold", help="Fit the threshold on DATA and keep it in the model folder.")
+    ] = False,
     max_answer_tokens: AnswerTokens = 30,
     rule: RuleName = "devlin",
     device: Device = None,
@@ -45,6 +55,8 @@ def evaluate(
     """Answer a dataset and score it by the official rule; with --json the official keys, and the cost under `cost`."""
     chosen = check_rule(rule)
     dataset = read_dataset(data)
+    if store_threshold:
+        _check_store(dataset, model, threshold, chosen)
     reader = load_reader(model, device, precision)
     begin = time.perf_counter()
     with progress("answering") as tell:
@@ -53,7 +65,12 @@ def evaluate(
         contexts, ids = [q.context for q in dataset.questions], [q.id for q in dataset.questions]
         decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=chosen, ids=ids)
     seconds = time.perf_counter() - begin
-    facts = _scores(dataset, decoded, threshold)
+    these = choices(dataset.questions, decoded)
+    if store_threshold:
+        reader.silence = fit_silence(these, Path(data).name)
+        store_silence(reader.source, reader.silence)
+    facts = _scores(dataset, decoded, threshold_for(reader, dataset, threshold, chosen), these)
+    facts["stored"] = reader.silence.to_json() if store_threshold else None
     facts["cost"] = _cost(reader, windows, len(dataset), seconds)
     if as_json:
         print(json.dumps(facts, indent=2))
@@ -61,7 +78,22 @@ def evaluate(
         _show(facts)
 
 
-def _scores(dataset: Dataset, decoded: Decoded, threshold: float | None) -> dict[str, Any]:
+def _check_store(dataset: Dataset, model: str | None, threshold: float | None, rule: str) -> None:
+    """Refuse what could not be stored before the model runs, not after."""
+    if threshold is not None or rule != "devlin":
+        raise LaconicError("--store-threshold fits a threshold of Devlin's rule: leave out --threshold and --rule")
+    if dataset.version == "1.1":
+        raise LaconicError(
+            f"{dataset.report.source}: every question has an answer, so no threshold can be fitted on it"
+        )
+    if model is None or is_embedded(model):
+        raise LaconicError(
+            "--store-threshold: the embedded reader keeps its own; name the folder with --model that is to keep it"
+        )
+    check_storable(model)
+
+
+def _scores(dataset: Dataset, decoded: Decoded, threshold: float, these: Choices) -> dict[str, Any]:
     scored, summary = span_quality(dataset, decoded, threshold)
     facts = {**summary, "interval": _intervals(scored.exact, scored.f1)}
     if dataset.version == "1.1":
@@ -72,6 +104,7 @@ def _scores(dataset: Dataset, decoded: Decoded, threshold: float | None) -> dict
     coverage, risk = risk_coverage(np.maximum(silence, 1 - silence), scored.f1)
     return {
         **facts,
+        "cross_fitted": cross_fitted(dataset.questions, these),
         "calibration": {
             "temperature": calibration.temperature,
             "expected_calibration_error": expected_calibration_error(silence, ~scored.has_answer),
@@ -112,9 +145,20 @@ def _show(facts: dict[str, Any]) -> None:
     low, high = facts["interval"]["f1"]
     console.print(f"95 % interval of F1: {low:.2f} to {high:.2f}")
     if "best_f1" in facts:
-        console.print(f"best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
+        _show_thresholds(console, facts)
     cost = facts["cost"]
     console.print(
         f"{cost['questions_per_second']:.1f} questions/s, {cost['parameters']:,} parameters, "
         f"{cost['bytes'] / 1e6:.1f} MB; {cost['hardware']['cpu']}"
     )
+
+
+def _show_thresholds(console: Console, facts: dict[str, Any]) -> None:
+    used = "never silent" if facts["threshold"] is None else f"silent above {facts['threshold']:.3f}"
+    console.print(f"{used}; best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
+    crossed = facts["cross_fitted"]
+    if crossed:
+        halves = " and ".join(f"{half['f1']:.2f} at {half['threshold']:.3f}" for half in crossed["halves"])
+        console.print(f"each half of the articles at the other's threshold: F1 {crossed['f1']:.2f} ({halves})")
+    if facts["stored"]:
+        console.print("the threshold was fitted on these very questions and is kept in the model folder")

@@ -33,6 +33,9 @@ def prune(
     data: Annotated[list[str] | None, typer.Option(help="What to learn from while pruning.")] = None,
     evaluate: Annotated[str | None, typer.Option(help="What to score the models on.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/ and the name.")] = None,
+    search: Annotated[
+        int | None, typer.Option(metavar="N", help="Search for γ, rate and steps of the gates in N trials first.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -45,12 +48,13 @@ def prune(
         from laconic import train as training
     except ModuleNotFoundError as error:
         raise LaconicError(f"pruning needs {error.name}: pip install 'laconic[train]'") from None
+    words = [*(words or []), *([] if search is None else [f"search.trials={search}"])]
     if model.endswith(".toml"):
         if keep or by or data or evaluate:
             raise LaconicError(f"{model}: a recipe names target and data itself; write target.keep=0.5 and so on")
-        made = room.read_prune_recipe(model, words or [])
+        made = room.read_prune_recipe(model, words)
     else:
-        made = _simple(model, words or [], keep or [], by, data or [], evaluate)
+        made = _simple(model, words, keep or [], by, data or [], evaluate)
     run = out or Path("runs") / Path(model).stem
     try:
         with watch() as tell:
@@ -82,7 +86,8 @@ def _simple(
     table: dict[str, Any] = {
         "model": model,
         "data": {"train": data, "evaluate": evaluate or "", **(checkpoint.windows or {})},
-        "target": {"keep": sorted(keep, reverse=True), "by": by or "parameters"},
+        "target": {"keep": sorted(keep, reverse=True), "by": by or "parameters", "multiple": 8},
+        "distil": {"states": 1.0},
     }
     if kind == "mlm":
         table["data"] |= {"task": "pretrain", "held_out": 0.0 if evaluate else 0.05}
@@ -103,4 +108,19 @@ def _show(facts: dict[str, Any], run: Path) -> None:
         scores = (f"{row['quality'][key]:.2f}" if key in row.get("quality", {}) else "" for key in keys)
         sizes = (f"{row['parameters']:,}", f"{row['non_embedding_parameters']:,}", f"{row['cost']:.3f}")
         table.add_row(str(run / row["model"]) if "model" in row else name, *sizes, f"{loss:.4f}", *scores)
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    if "search" in facts:
+        console.print(_trials(facts["search"]))
+    console.print(table)
+
+
+def _trials(search: dict[str, Any]) -> Table:
+    """The trials of a search, from the best to the worst, then those that failed."""
+    by = search["by"]
+    table = Table("trial", "γ", "rate", "steps", NAMES.get(by, by), caption=f"unpruned {search['unpruned']:.4g}")
+    for column in table.columns:
+        column.justify = "right"
+    for row in sorted(search["trials"], key=lambda row: (row["score"] is None, -(row["score"] or 0), row["number"])):
+        score = row["state"] if row["score"] is None else f"{row['score']:.4g}"
+        table.add_row(str(row["number"]), f"{row['gamma']:.3g}", f"{row['rate']:.3g}", str(row["steps"]), score)
+    return table

@@ -4,7 +4,7 @@
                      token_type_ids, (batch, length) int64 each → start, end (members, batch, length), −∞ on padding; or
                      logits (batch, labels). What the runner has to know is in the file's metadata.
     model.onnx.data  the large tensors, which onnxruntime maps into memory
-    laconic.json     what it was made of, and the settings of its windows
+    laconic.json     what it was made of, the settings of its windows, its threshold for "no answer" if it has one
     tokenizer.json … the tokenizer
 
 LoRA is folded into the weights, adapters stay. Nothing is written unless the file gives the logits that torch gives.
@@ -25,6 +25,7 @@ import torch
 
 from laconic._version import __version__
 from laconic.answer.reader import Reader, window_settings
+from laconic.answer.silence import KEY, stored_silence
 from laconic.deploy import verify
 from laconic.deploy.build import Subject, build, open_subject
 from laconic.deploy.graph import OPSET
@@ -114,7 +115,8 @@ def _reader(runner: OnnxRunner, subject: Subject, tokens: Tokens | None) -> Read
     """What asks questions of the file, if it answers any."""
     if tokens is None or subject.task != "span":
         return None
-    return Reader(runner, tokens, **window_settings(subject.files), source=subject.files.source)
+    files = subject.files
+    return Reader(runner, tokens, **window_settings(files), silence=stored_silence(files), source=files.source)
 
 
 def _save(model: onnx.ModelProto, path: Path) -> int:
@@ -138,7 +140,7 @@ def _batches(runner: OnnxRunner, reader: Reader | None, data: Dataset | None) ->
 
 
 def _f1(reader: Reader, data: Dataset) -> float | None:
-    _, summary = span_quality(data, reader.decode(data.questions))
+    _, summary = span_quality(data, reader.decode(data.questions), reader.silence.limit(data.version))
     return summary["f1"]
 
 
@@ -157,6 +159,9 @@ def _description(subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
         members = {number: head for body in subject.bodies for number, head in body.heads.items()}
         value["heads"] = [members[number].to_json() for number in range(len(members))]
     value["windows"] = window_settings(subject.files)
+    silence = stored_silence(subject.files)
+    if silence is not None:
+        value[KEY] = silence.to_json()
     value["provenance"] = {"source": subject.files.source}
     value["exported"] = {"file": ONNX, "opset": OPSET, **{key: fact for key, fact in found.items() if fact is not None}}
     return value

@@ -14,6 +14,7 @@ from laconic.text.packed import Packed
 
 CPU_TOKENS = 2048  # a batch that stays in the caches
 CUDA_TOKENS = 65_536  # a batch that fills a large GPU
+MOST_TOKENS = 262_144  # a batch of a reader on a GPU
 
 
 def choose(device: str | None, precision: str | None) -> tuple[torch.device, bool]:
@@ -29,6 +30,23 @@ def choose(device: str | None, precision: str | None) -> tuple[torch.device, boo
     return chosen, precision == "bf16" or (precision is None and able)
 
 
+def budget(model: Model, device: torch.device, half: bool) -> int:
+    """How many tokens a batch of a reader may have.
+
+    On a CPU few, which stay in its caches. On a GPU, where the head reads the last state alone, as many as fit into an
+    eighth of its free memory: a small encoder's kernels on a small batch end sooner than the host launches the next.
+    """
+    if device.type != "cuda":
+        return CPU_TOKENS
+    if model.head is None or len(model.head.reads) > 1:
+        return CUDA_TOKENS
+    shape = model.encoder.shape
+    widest = max(max(layer.ffn, layer.heads * (2 * layer.key + layer.value)) for layer in shape.layers)
+    bytes_a_token = (2 if half else 4) * (2 * widest + 4 * shape.hidden)
+    free, _ = torch.cuda.mem_get_info(device)
+    return min(MOST_TOKENS, max(CUDA_TOKENS // 8, free // 8 // bytes_a_token))
+
+
 class TorchRunner:
     """Span logits of packed batches, from a Laconic model.
 
@@ -40,10 +58,9 @@ class TorchRunner:
             source = model.origin.source or "this model"
             raise LaconicError(f"{source}: has no span head, so it cannot answer questions; train one first")
         self.device, self.half = choose(device, precision)
-        cuda = self.device.type == "cuda"
         self.model = model.to(self.device).eval()
         self.longest = model.encoder.longest_window
-        self.budget = CUDA_TOKENS if cuda else CPU_TOKENS
+        self.budget = budget(self.model, self.device, self.half)
 
     @property
     def parameters(self) -> int:

@@ -25,6 +25,7 @@ from laconic.prune.norm import KeptNorm
 from laconic.prune.penalty import L0, L1, Proximal, make_penalty
 from laconic.prune.recipe import PruneRecipe, make_prune_recipe, read_prune_recipe
 from laconic.prune.schedule import prune
+from laconic.prune.search import Search, Study, open_study
 from laconic.prune.shift import Shift, norm_shift
 
 __all__ = [
@@ -45,7 +46,9 @@ __all__ = [
     "Proximal",
     "PruneRecipe",
     "RecoveryLoop",
+    "Search",
     "Shift",
+    "Study",
     "View",
     "axes",
     "betas",
@@ -61,6 +64,7 @@ __all__ = [
     "make_prune_recipe",
     "measure_latency",
     "norm_shift",
+    "open_study",
     "prune",
     "read_prune_recipe",
     "sizes",

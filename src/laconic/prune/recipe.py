@@ -10,6 +10,7 @@ from typing import Any, Literal
 from laconic.prune.dimensions import read_kinds
 from laconic.prune.lesson import Blend
 from laconic.prune.penalty import PenaltyName
+from laconic.prune.search import Search
 from laconic.train.recipe import Recipe, flat, read_table
 from laconic.train.settings import Checkpoints, Data, Evaluation, Optimisation, check_learning, check_value
 from laconic.train.tables import dump_toml, fill
@@ -41,12 +42,14 @@ class Target:
 @dataclass(frozen=True)
 class Start:
     """What is done before the first round: keep so many layers (which: the "bottom" ones, or "even" ones from first to
-    last), factorise the embeddings to size `embedding`. The result is recovered and saved as a target, `start`.
+    last), factorise the embeddings to size `embedding`. The result is recovered, for `epochs` of its own if they are
+    given, and saved as a target, `start`.
     """
 
     layers: int | None = None
     which: Literal["bottom", "even"] = "bottom"
     embedding: int | None = None
+    epochs: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class GateSettings:
     """
 
     penalty: PenaltyName = "l1"
-    gamma: float = 1e-3
-    steps: int = 200
-    rate: float = 1e-2
+    gamma: float = 2e-3
+    steps: int = 100
+    rate: float = 3e-3
     schedule: Literal["linear", "constant", "cosine"] = "constant"
     tokens: int | None = None
     windows: int | None = None
@@ -102,6 +105,7 @@ class PruneRecipe:
     ranking: "gates", by trained α; controls that train none: "magnitude", "random", "first" (the first ones stay)
     recovery: how the cut model learns after the last round of a target, as `optimisation` of `laconic train`
     between: the epochs of recovery after other rounds; distil: its loss
+    search: for gamma, rate and steps of the gates, before the first round
     """
 
     model: str
@@ -115,6 +119,7 @@ class PruneRecipe:
     gates: GateSettings = GateSettings()
     recovery: Optimisation = field(default_factory=Optimisation)
     distil: Blend = field(default_factory=Blend)
+    search: Search = field(default_factory=Search)
     max_answer_tokens: int = 30
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
 
@@ -131,6 +136,7 @@ class PruneRecipe:
             check_value(size >= 1, key, size, "at least 1")
         for key, count in (("start.layers", s.layers), ("start.embedding", s.embedding)):
             check_value(count is None or count >= 1, key, count, "at least 1")
+        check_value(s.epochs is None or s.epochs >= 0, "start.epochs", s.epochs, "not negative")
         check_value(g.gamma >= 0, "gates.gamma", g.gamma, "not negative")
         check_value(self.between >= 0, "between", self.between, "not negative")
         check_value(self.recovery.epochs >= 0, "recovery.epochs", self.recovery.epochs, "not negative")
@@ -142,6 +148,8 @@ class PruneRecipe:
         check_learning("recovery", self.recovery)
         for key, blend in (("gates", g.blend), ("distil", self.distil)):
             _check_blend(key, blend)
+        gated = bool(t.keep) and self.ranking == "gates" and self.method != "layers"
+        check_value(gated or not self.search.trials, "search.trials", self.search.trials, "0 where no gates learn")
         self.training()  # which looks at data and seed
 
     def training(self, head: Any = None) -> Recipe:

@@ -2,7 +2,8 @@
 
 Each round: α = 1; train α; rank; fold α into the weights; cut; let the smaller model recover.
 
-RUN/recipe.toml               the recipe as run, all defaults written out
+RUN/recipe.toml               the recipe as run, all defaults written out, the gates that a search found filled in
+RUN/study.log, search.json    of a search (`laconic.prune.trials`); its recipe, as asked for, is search/recipe.toml
 RUN/latency.json              the table of block timings, where the target is one of latency
 RUN/unpruned/                 the model with fitted heads of pre-training, where it came without them
 RUN/unpruned.json             loss and quality of the model as it came
@@ -35,14 +36,16 @@ from laconic.prune.loops import RecoveryLoop
 from laconic.prune.plan import Round, check_run, make_cost, plan_rounds
 from laconic.prune.probe import probe_feed
 from laconic.prune.recipe import PruneRecipe, read_prune_recipe
+from laconic.prune.search import need_optuna
 from laconic.prune.shrink import Bench, shrink
+from laconic.prune.trials import search_gates
 from laconic.train.build import Prepared, check_task, prepare
 from laconic.train.checkpoint import remove_checkpoints, save_tensors, sweep
 from laconic.train.evaluation import SpanEvaluation
 from laconic.train.fit import add_heads, fit_heads
 from laconic.train.guard import Stop, exact_on_cpu, only_one
 from laconic.train.harness import Harness, Interrupted
-from laconic.train.log import Tell
+from laconic.train.log import Status, Tell
 from laconic.train.loop import make_batches, precision_of, seed_of, set_dropout
 from laconic.train.masking import MaskedFeed
 from laconic.train.pretrain import PretrainEvaluation
@@ -69,6 +72,8 @@ def prune(
         _claim(run, recipe)
         if (run / "metrics.json").exists():
             return dict(read_json(run / "metrics.json"))
+        if recipe.search.trials and not (run / "recipe.toml").exists():
+            need_optuna()
         with exact_on_cpu(accelerator.device):
             return _Work(run, recipe, accelerator, stop, tell or (lambda _: None), prepared).go()
 
@@ -103,7 +108,7 @@ class _Work:
         half = choose_device(str(device), precision_of(recipe.recovery))[1]
         if fresh and self.prepared.evaluation is None:
             raise LaconicError("recipe: data.held_out is 0; heads of pre-training are fitted by a held-out loss")
-        write_text(run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
+        write_text(_asked(run, bool(recipe.search.trials)), recipe.to_toml())  # now that it is known to be sound
         if isinstance(feed, MaskedFeed) and fresh:
             self._fit(teacher, feed, fresh, tell)
         teacher.to(device).eval().requires_grad_(False)
@@ -123,6 +128,8 @@ class _Work:
         place, teacher = self.run / "unpruned.json", self.bench.teacher
         if not place.exists():
             write_json(place, {**self._sizes(teacher), "loss": self.bench.loss(teacher), **self._quality(teacher)})
+        if self.recipe.search.trials:
+            self._search()
         for now in self.rounds:
             if not (self._folder(now) / "round.json").exists():
                 self._round(now)
@@ -134,8 +141,27 @@ class _Work:
             "unpruned": read_json(place),
             "targets": {r.target: read_json(self.run / r.target / "metrics.json") for r in self.rounds if r.target},
         }
+        if (self.run / "search.json").exists():
+            facts["search"] = read_json(self.run / "search.json")
         write_json(self.run / "metrics.json", facts)
         return facts
+
+    def _search(self) -> None:
+        """Find the gates by trials, and go on with the best of them."""
+        kept, bench = self.run / "recipe.toml", self.bench
+        if not kept.exists():
+
+            def trial(made: PruneRecipe, folder: Path, held: Prepared) -> dict[str, Any]:
+                def steps_alone(news: Status | str) -> None:
+                    if not isinstance(news, str):
+                        bench.tell(news)
+
+                return prune(made, folder, device=bench.accelerator.device.type, tell=steps_alone, prepared=held)
+
+            found = search_gates(bench, self.run, self.source, self.prepared, trial)
+            write_text(kept, found.to_toml())
+        self.recipe = read_prune_recipe(kept)
+        self.bench = replace(bench, recipe=self.recipe)
 
     def _round(self, now: Round) -> None:
         folder, bench = self._folder(now), self.bench
@@ -184,6 +210,8 @@ class _Work:
         """The second half: the cut model learns; the facts of both."""
         recipe, folder, bench = self.recipe, self._folder(now), self.bench
         settings = recipe.recovery if now.target else replace(recipe.recovery, epochs=recipe.between)
+        if now.part is None and recipe.start.epochs is not None:
+            settings = replace(settings, epochs=recipe.start.epochs)
         if settings.dropout is not None:
             set_dropout(model, settings.dropout)
         lesson = Lesson(recipe.distil, bench.teacher, self._view(now))
@@ -249,11 +277,16 @@ class _Work:
         }
 
 
+def _asked(run: Path, searched: bool) -> Path:
+    """Where a run keeps the recipe that it was asked for: a search changes it on the way."""
+    return run / ("search/recipe.toml" if searched else "recipe.toml")
+
+
 def _claim(run: Path, recipe: PruneRecipe) -> None:
     """Refuse a folder that is not this run's; remove what a killed process left half-written there."""
-    kept = run / "recipe.toml"
+    kept = _asked(run, _asked(run, True).exists())
     ours = (".lock", ".recipe.toml.", "latency.json", ".latency.json.")
-    if not kept.exists() and any(not path.name.startswith(ours) for path in run.iterdir()):
+    if not kept.exists() and any(not path.name.startswith(ours) for path in run.iterdir() if path.name != "search"):
         raise LaconicError(f"{run}: exists and is not a run folder; choose another --out")
     sweep(run)
     differences = read_prune_recipe(kept).differences(recipe) if kept.exists() else ()

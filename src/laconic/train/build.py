@@ -117,7 +117,7 @@ def prepare(recipe: Recipe, model: Model) -> Prepared:
 
 def _prepare_classes(recipe: Recipe, tokens: Tokens) -> Prepared:
     data = recipe.data
-    train = class_data(data.train, data, tokens, data.fraction, recipe.seed)
+    train = class_data(data.train, data, tokens, data.fraction, recipe.seed, data.negatives)
     evaluation = ClassEvaluation(class_data((data.evaluate,), data, tokens)) if data.evaluate else None
     if evaluation and evaluation.data.task != train.task:
         raise LaconicError(f"recipe: data.train is {train.task}, but data.evaluate is {evaluation.data.task}")

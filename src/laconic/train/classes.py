@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,20 +23,25 @@ from laconic.score import glue_score
 from laconic.score.glue import accuracy, f1
 from laconic.text import Tokens, Windows, by_length, make_windows, read, read_glue
 from laconic.text.pairs import make_pairs
-from laconic.train.settings import Data
-from laconic.train.spans import Examples, part_of
+from laconic.train.settings import Data, Negatives
+from laconic.train.spans import Examples, part_of, with_negatives
 
+NONE = Negatives()
 ANSWERABLE = ("answer", "no_answer")
 
 
 @dataclass(frozen=True)
 class ClassData:
-    """Windows of rows (sentences, pairs, questions) with classes. labels: of the rows; names: of the classes."""
+    """Windows of rows (sentences, pairs, questions) with classes. labels: of the rows; names: of the classes.
+
+    negatives: how many of the questions each maker of unanswerable ones made
+    """
 
     task: str
     windows: Windows
     labels: np.ndarray
     names: tuple[str, ...]
+    negatives: dict[str, int] = field(default_factory=dict)
 
     @property
     def classes(self) -> int:
@@ -45,20 +50,30 @@ class ClassData:
 
     def examples(self) -> Examples:
         """What a loop learns from."""
-        return Examples(self.windows, self.labels[self.windows.question])
+        return Examples(self.windows, self.labels[self.windows.question], self.negatives)
 
 
-def class_data(sources: tuple[str, ...], data: Data, tokens: Tokens, fraction: float = 1.0, seed: int = 0) -> ClassData:
-    """Read labelled rows: GLUE tables, or SQuAD questions labelled by whether they have an answer."""
+def class_data(
+    sources: tuple[str, ...],
+    data: Data,
+    tokens: Tokens,
+    fraction: float = 1.0,
+    seed: int = 0,
+    negatives: Negatives = NONE,
+) -> ClassData:
+    """Read labelled rows: GLUE tables, or SQuAD questions labelled by whether they have an answer.
+
+    negatives: unanswerable questions to make of these; none of data to evaluate on
+    """
     if data.task == "answerable":
         questions = [question for source in sources for question in read(source).questions]
         if not questions:
             raise LaconicError(f"{', '.join(sources)}: has no questions")
-        questions = part_of(questions, fraction, seed)
+        questions, made = with_negatives(part_of(questions, fraction, seed), negatives, seed)
         windows = make_windows(
             questions, tokens, max_length=data.max_length, step=data.step, question_limit=data.question_limit
         )
-        return ClassData("answerable", windows, np.array([int(q.impossible) for q in questions]), ANSWERABLE)
+        return ClassData("answerable", windows, np.array([int(q.impossible) for q in questions]), ANSWERABLE, made)
     if len(sources) != 1:
         raise LaconicError(f"data: a GLUE task is one table, {len(sources)} were given")
     sentences = read_glue(sources[0])

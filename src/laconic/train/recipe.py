@@ -58,6 +58,7 @@ class Recipe:
         o, d, f = self.optimisation, self.data, self.frozen
         check_value(bool(d.train), "data.train", d.train, "name at least one file or hub dataset")
         check_value(0 < d.fraction <= 1, "data.fraction", d.fraction, "above 0, at most 1")
+        d.negatives.check(d.task)
         check_value(self.seed >= 0, "seed", self.seed, "not negative")
         idle = o.epochs == 0 and bool(f.heads)  # heads on the encoder as it is
         check_value(o.epochs > 0 or idle, "optimisation.epochs", o.epochs, "above 0, or 0 with frozen.heads")

@@ -141,6 +141,7 @@ class _Work:
                 questions = prepared.evaluation.dataset.questions
                 write_answers(self.run / "answers.jsonl.gz", questions, last["answers"])
             facts = metrics(recipe, loop, harness.seconds, harness.evaluations, self.run / "model")
+            facts |= {"negatives": prepared.examples.negatives} if prepared.examples.negatives else {}
             facts |= {"layer_weights": last["weights"]} if last.get("weights") else {}
             write_json(self.run / TUNED, facts)
         self.accelerator.wait_for_everyone()

@@ -11,6 +11,31 @@ from laconic.train.tables import fill
 
 
 @dataclass(frozen=True)
+class Negatives:
+    """Unanswerable questions made from the training data, each kind as a part of its questions.
+
+    As in `laconic.text.negatives`: asked of another passage of the article (moved) or of a look-alike anywhere, with
+    another name or number (entity), or turned round (negation)
+    """
+
+    moved: float = 0.0
+    lookalike: float = 0.0
+    entity: float = 0.0
+    negation: float = 0.0
+
+    def check(self, task: str) -> None:
+        """Refuse parts that are none, and a task that has no questions."""
+        for name, part in asdict(self).items():
+            check_value(0 <= part <= 1, f"data.negatives.{name}", part, "a part of the questions, from 0 to 1")
+            check_value(
+                part == 0 or task in ("span", "answerable"),
+                f"data.negatives.{name}",
+                part,
+                f"0 with data.task {task!r}",
+            )
+
+
+@dataclass(frozen=True)
 class Data:
     """Which questions, and how they become windows.
 
@@ -20,6 +45,7 @@ class Data:
     fraction: of the training questions, drawn by the seed; a smaller fraction is a part of a larger one
     held_out: of plain text, the part of the paragraphs to evaluate on, drawn by the seed, where `evaluate` is ""
     max_length, step, question_limit: of the windows, as in `laconic.text.make_windows`
+    negatives: unanswerable questions to add to those of train, drawn by the seed from what `fraction` leaves
     """
 
     train: tuple[str, ...]
@@ -30,6 +56,7 @@ class Data:
     max_length: int = 384
     step: int = 128
     question_limit: int = 64
+    negatives: Negatives = Negatives()
 
     def window_settings(self) -> dict[str, int]:
         """What a model folder remembers of its windows."""

@@ -7,7 +7,7 @@ the windows, a few hundred bytes a step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -17,9 +17,10 @@ from torch import Tensor
 
 from laconic.encoder.steps import have_kernels
 from laconic.errors import LaconicError
-from laconic.text import Tokens, Windows, make_windows, read, targets
+from laconic.text import Question, Tokens, Windows, make_windows, read, targets
+from laconic.text.negatives import make_negatives
 from laconic.text.packed import Packed
-from laconic.train.settings import Data
+from laconic.train.settings import Data, Negatives
 
 Item = TypeVar("Item")
 
@@ -29,10 +30,12 @@ class Examples:
     """Windows to learn from.
 
     answers: (n, 2), the answer's first and last token inside each window, (0, 0) for none; or (n,), a class of each
+    negatives: how many of the questions each maker of unanswerable ones made
     """
 
     windows: Windows
     answers: np.ndarray
+    negatives: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -43,11 +46,19 @@ def span_examples(data: Data, tokens: Tokens, seed: int = 0) -> Examples:
     questions = [question for source in data.train for question in read(source).questions if question.trainable]
     if not questions:
         raise LaconicError(f"{', '.join(data.train)}: no question in it can be learnt from")
-    questions = part_of(questions, data.fraction, seed)
+    questions, made = with_negatives(part_of(questions, data.fraction, seed), data.negatives, seed)
     windows = make_windows(
         questions, tokens, max_length=data.max_length, step=data.step, question_limit=data.question_limit
     )
-    return Examples(windows, targets(windows, questions))
+    return Examples(windows, targets(windows, questions), made)
+
+
+def with_negatives(questions: list[Question], parts: Negatives, seed: int) -> tuple[list[Question], dict[str, int]]:
+    """Questions with the unanswerable ones that are made of them after them, and how many each maker made."""
+    wanted = {name: part for name, part in asdict(parts).items() if part}
+    made = make_negatives(questions, wanted, seed)
+    counts = {name: sum(one.maker == name for one in made) for name in wanted}
+    return [*questions, *(one.question for one in made)], counts
 
 
 def part_of(questions: Sequence[Item], fraction: float, seed: int) -> list[Item]:

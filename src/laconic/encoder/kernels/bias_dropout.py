@@ -26,8 +26,9 @@ def _bias_dropout(  # type: ignore[no-untyped-def]
     BIAS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     rescale = single(rescale)
-    row = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    blocks = tl.cdiv(width, BLOCK)  # of a row; one axis for both, since CUDA allows only 65,535 on the others
+    row = (tl.program_id(0) // blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     at = row[:, None] * width + column[None, :]
     inside = (row < rows)[:, None] & (column < width)[None, :]
     value = tl.load(x + at, inside, 0.0).to(tl.float32)
@@ -41,7 +42,7 @@ def _bias_dropout(  # type: ignore[no-untyped-def]
 def _launch(x: Tensor, bias: Tensor | None, seed: Tensor, p: float) -> Tensor:
     rows, width = x.shape
     y = x.new_empty(x.shape)
-    _bias_dropout[(triton.cdiv(width, _BLOCK), triton.cdiv(rows, _ROWS))](
+    _bias_dropout[(triton.cdiv(width, _BLOCK) * triton.cdiv(rows, _ROWS),)](
         x.contiguous(), x if bias is None else bias, seed, y, rows, width, keep_threshold(p), 1 / (1 - p),
         BIAS=bias is not None, ROWS=_ROWS, BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip

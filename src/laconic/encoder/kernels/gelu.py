@@ -41,8 +41,9 @@ def _gelu_parts(x, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _gelu_forward(x, bias, y, rows, width, TANH: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    row = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    blocks = tl.cdiv(width, BLOCK)  # of a row; one axis for both, since CUDA allows only 65,535 on the others
+    row = (tl.program_id(0) // blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column < width)
     value = tl.load(x + row * width + column, inside, 0.0).to(tl.float32)
     value += tl.load(bias + column, column < width, 0.0).to(tl.float32)
@@ -73,8 +74,7 @@ def _gelu_backward(  # type: ignore[no-untyped-def]
 def _compute(x: Tensor, bias: Tensor, tanh: bool) -> Tensor:
     rows, width = x.shape
     y = x.new_empty(x.shape)
-    grid = (triton.cdiv(width, _BLOCK), triton.cdiv(rows, _ROWS))
-    _gelu_forward[grid](
+    _gelu_forward[(triton.cdiv(width, _BLOCK) * triton.cdiv(rows, _ROWS),)](
         x.contiguous(), bias, y, rows, width, TANH=tanh, ROWS=_ROWS, BLOCK=_BLOCK, num_warps=4
     )  # fmt: skip
     return y
