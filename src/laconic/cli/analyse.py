@@ -64,7 +64,7 @@ def analyse(
         print(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
         piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-        show(facts, Console(highlight=False, markup=False, width=WIDE if piped else None))  # no heading is cut in a file
+        show(facts, Console(highlight=False, markup=False, width=WIDE if piped else None))  # no heading is cut
     if drawn:
         print(f"{len(drawn)} plot{'s' if len(drawn) > 1 else ''} in {plots}", file=sys.stderr)
 
