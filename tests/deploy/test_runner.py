@@ -107,15 +107,23 @@ class TestGroups:
             assert sizes[group].min() >= 0.9 * sizes[group].max()
             assert len(group) == 1 or len(group) * sizes[group].max() <= budget
 
-    def test_results_do_not_depend_on_the_budget(self, tmp_path):
-        make_folder(tmp_path / "m", shape(), {"kind": "span"})
-        export(tmp_path / "m", tmp_path / "onnx")
-        runner = OnnxRunner(tmp_path / "onnx/model.onnx", threads=1)
+    @pytest.mark.parametrize("threads", [1, 2, 3, 16])
+    def test_results_do_not_depend_on_rectangles_and_threads(self, folder, threads):
         packed = windows((3, 40, 39, 38, 1, 40, 37, 36, 20, 19))
-        wanted = runner.apart(packed)
-        for budget in (1, 50, 100, 4096):
-            runner.budget = budget
+        wanted = OnnxRunner(folder / "model.onnx", threads=1).apart(packed, together=True)
+        runner = OnnxRunner(folder / "model.onnx", threads=threads)
+        for size in (1, 50, 100, 4096):
+            runner.rectangle = size
             close(runner.apart(packed), wanted)
+
+    def test_side_by_side_only_if_all_cores_are_busy(self, folder):
+        runner = OnnxRunner(folder / "model.onnx", threads=2)
+        for lengths in ((40,), (40, 20)):
+            runner(windows(lengths))
+            assert runner._single is None
+        runner(windows((40, 20, 20)))
+        assert runner._single.get_session_options().intra_op_num_threads == 1
+        assert runner.session.get_session_options().intra_op_num_threads == 2
 
     def test_threads(self, monkeypatch):
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

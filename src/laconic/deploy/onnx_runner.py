@@ -3,14 +3,17 @@
     runner = OnnxRunner("folder/model.onnx")
     start, end = runner(packed)                # (T,) each; Reader.load("folder") is the way to answers
 
-Windows of similar length are padded to a rectangle and run together; the rest of a rectangle is cut off again.
+Short windows of similar length are padded to a rectangle and run together; the rest of a rectangle is cut off again.
+Rectangles run side by side, each on one core, if that keeps all cores busy, else one after another on all cores.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,8 @@ from laconic.encoder.shape import Shape
 from laconic.errors import LaconicError
 from laconic.text.packed import Packed
 
-TOKENS = 512  # of a batch; on two cores larger ones were no faster
+TOKENS = 8192  # of a call: enough rectangles to keep the cores busy to the end
+RECTANGLE = 128  # tokens; on one core larger ones were no faster or slower
 SLACK = 0.1  # windows share a rectangle if the shortest lacks at most this part of the longest
 
 
@@ -33,13 +37,16 @@ class OnnxRunner:
     """
 
     def __init__(self, path: str | Path, threads: int | None = None) -> None:
-        self.session = _open(Path(path), threads or usable_threads())
+        self.path, self.threads = Path(path), threads or usable_threads()
+        self.session = _open(self.path, self.threads)
+        self._single: Any = None  # a session of one thread, opened when it is first wanted
         facts = _facts(self.session, path)
         self.task: str = facts["task"]
         self.how: Any = facts["how"]
         self.longest: int = facts["longest"]
         self.parameters: int = facts["parameters"]
         self.budget = TOKENS
+        self.rectangle = RECTANGLE
         self.vocab: int = facts["vocab"]
         self.types: int = facts["types"]
         self._shapes = [Shape.from_json(shape, str(path)) for shape in facts["shapes"]]
@@ -64,8 +71,8 @@ class OnnxRunner:
         self._need("span")
         parts = []
         places = []
-        for windows, real in self._rectangles(packed, together):
-            both = np.stack(self._run(packed, windows, real))  # (2, M, n, L)
+        for windows, real, found in self._results(packed, together):
+            both = np.stack(found)  # (2, M, n, L)
             places.append(_flat(packed, windows, real))
             parts.append(both[:, :, real])
         logits = np.empty((parts[0].shape[1], 2, packed.tokens), np.float32)
@@ -76,33 +83,45 @@ class OnnxRunner:
         """The logits of each window: (n, labels) float32."""
         self._need("class")
         windows, logits = [], []
-        for group, real in self._rectangles(packed, together):
+        for group, _, found in self._results(packed, together):
             windows.append(group)
-            logits.append(self._run(packed, group, real)[0])
-        found = np.concatenate(logits)
-        return found[np.argsort(np.concatenate(windows))]
+            logits.append(found[0])
+        return np.concatenate(logits)[np.argsort(np.concatenate(windows))]
 
     def _need(self, task: str) -> None:
         if self.task != task:
             raise LaconicError(f"this model was exported with a {self.task} head, and a {task} head is wanted here")
 
-    def _rectangles(self, packed: Packed[np.ndarray], together: bool) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-        """The windows of each rectangle, and its mask (windows, longest), False on padding."""
+    def _results(
+        self, packed: Packed[np.ndarray], together: bool
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]:
+        """The windows of each rectangle, its mask (windows, longest), False on padding, and what the model gives.
+
+        Cores that each have a window of their own do not wait for each other after every product.
+        """
         self.check(packed)
         lengths = np.asarray(packed.lengths)
-        groups = [np.arange(len(lengths))] if together else group_by_length(lengths, self.budget)
-        for windows in groups:
-            yield windows, np.arange(lengths[windows].max()) < lengths[windows, None]
+        groups = [np.arange(len(lengths))] if together else group_by_length(lengths, self.rectangle)
+        masks = [np.arange(lengths[windows].max()) < lengths[windows, None] for windows in groups]
+        tokens = [real.size for real in masks]
+        if self.threads == 1 or max(tokens) * self.threads > sum(tokens):  # some cores would be idle for long
+            for windows, real in zip(groups, masks):
+                yield windows, real, self._run(self.session, packed, windows, real)
+            return
+        self._single = self._single or _open(self.path, 1)
+        run = partial(self._run, self._single, packed)
+        with ThreadPoolExecutor(self.threads) as pool:  # onnxruntime lets go of Python's lock
+            yield from zip(groups, masks, pool.map(run, groups, masks))
 
-    def _run(self, packed: Packed[np.ndarray], windows: np.ndarray, real: np.ndarray) -> list[np.ndarray]:
+    def _run(self, session: Any, packed: Packed[np.ndarray], windows: np.ndarray, real: np.ndarray) -> list[np.ndarray]:
         place = _flat(packed, windows, real)
         given = {"attention_mask": real.astype(np.int64)}
         for name, values in (("input_ids", packed.ids), ("token_type_ids", packed.types)):
             rectangle = np.zeros(real.shape, np.int64)
             rectangle[real] = values[place]
             given[name] = rectangle
-        wanted = {node.name for node in self.session.get_inputs()}
-        return self.session.run(None, {name: value for name, value in given.items() if name in wanted})  # type: ignore[no-any-return]
+        wanted = {node.name for node in session.get_inputs()}
+        return session.run(None, {name: value for name, value in given.items() if name in wanted})  # type: ignore[no-any-return]
 
     def check(self, packed: Packed[np.ndarray]) -> None:
         """Refuse windows that the tables cannot embed, before any work is done."""
