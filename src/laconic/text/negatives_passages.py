@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from laconic.text.bm25 import weigh
 from laconic.text.dataset import Question
 from laconic.text.negatives_base import WORD, Negative, Passage, content, gather, is_article, passages_of
 
-K1, B = 1.2, 0.75  # Robertson and Zaragoza (2009), §3.5
 DEPTH = 50  # how far down the ranking to look for a passage without the answer
 
 
@@ -68,11 +68,7 @@ def words(text: str) -> list[str]:
 
 
 class Bm25:
-    """Scores of n documents for queries (Robertson and Zaragoza 2009).
-
-    bm25(w, d) = idf(w) · f·(k1 + 1) / (f + k1·(1 − b + b·|d|/mean |d|)) with f, how often w stands in d, and
-    idf(w) = log(1 + (n − n_w + 0.5) / (n_w + 0.5)) with n_w, in how many documents w stands.
-    """
+    """Scores of n documents for many queries: every word's score in every document is computed once."""
 
     def __init__(self, documents: Sequence[Sequence[str]]) -> None:
         self._count = n = len(documents)
@@ -84,10 +80,8 @@ class Bm25:
         term, self._owner = np.divmod(pairs, max(n, 1))
         holders = np.bincount(term, minlength=len(self._terms))
         self._starts = np.append(0, np.cumsum(holders))
-        idf = np.log(1 + (n - holders + 0.5) / (holders + 0.5))
-        mean = max(float(sizes.mean()), 1.0) if n else 1.0
-        length = K1 * (1 - B + B * sizes[self._owner] / mean)
-        self._weights = idf[term] * often * (K1 + 1) / (often + length)
+        mean = float(sizes.mean()) if n else 1.0
+        self._weights = weigh(often, holders[term], sizes[self._owner], n, mean)
 
     def scores(self, query: Sequence[str]) -> np.ndarray:
         """The mean over the query's distinct words of their scores in each document, (n,)."""
