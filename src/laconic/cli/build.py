@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,17 +30,12 @@ def build(
     """
     try:
         from laconic.deploy import stages
-        from laconic.train import Interrupted
     except ModuleNotFoundError as error:
         raise LaconicError(f"building needs {error.name}: pip install 'laconic[export]'") from None
     made = stages.read_build_recipe(recipe, words or [])
     run = out or Path("runs") / Path(recipe).stem
-    try:
-        with watch() as tell:
-            facts = stages.build_reader(made, run, device=device, tell=tell)
-    except Interrupted as stopped:
-        print(f"laconic: {stopped}", file=sys.stderr)
-        raise SystemExit(128 + stopped.signal) from None
+    with watch() as tell:
+        facts = stages.build_reader(made, run, device=device, tell=tell)
     if as_json:
         print(json.dumps(facts, indent=2))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +44,6 @@ def prune(
     """
     try:
         from laconic import prune as room
-        from laconic import train as training
     except ModuleNotFoundError as error:
         raise LaconicError(f"pruning needs {error.name}: pip install 'laconic[train]'") from None
     words = [*(words or []), *([] if search is None else [f"search.trials={search}"])]
@@ -56,12 +54,8 @@ def prune(
     else:
         made = _simple(model, words, keep or [], by, data or [], evaluate)
     run = out or Path("runs") / Path(model).stem
-    try:
-        with watch() as tell:
-            facts = room.prune(made, run, device=device, tell=tell)
-    except training.Interrupted as stopped:
-        print(f"laconic: {stopped}", file=sys.stderr)
-        raise SystemExit(128 + stopped.signal) from None
+    with watch() as tell:
+        facts = room.prune(made, run, device=device, tell=tell)
     if as_json:
         print(json.dumps(facts, indent=2))
     else:

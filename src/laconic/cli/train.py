@@ -43,12 +43,8 @@ def train(
         raise LaconicError(f"training needs {error.name}: pip install 'laconic[train]'") from None
     made = room.read_recipe(recipe, words or [])
     run = out or Path("runs") / Path(recipe).stem
-    try:
-        with watch() as tell:
-            facts = room.train(made, run, device=device, tensorboard=tensorboard, tell=tell)
-    except room.Interrupted as stopped:
-        print(f"laconic: {stopped}", file=sys.stderr)
-        raise SystemExit(128 + stopped.signal) from None
+    with watch() as tell:
+        facts = room.train(made, run, device=device, tensorboard=tensorboard, tell=tell)
     if not facts:  # a process beside the main one
         return
     if as_json:
@@ -59,6 +55,19 @@ def train(
 
 @contextmanager
 def watch() -> Iterator[Tell]:
+    """Show how a run gets on. If it is interrupted, say so and end with the exit code of the signal."""
+    from laconic.train import Interrupted
+
+    try:
+        with _lines() as tell:
+            yield tell
+    except Interrupted as stopped:
+        print(f"laconic: {stopped}", file=sys.stderr)
+        raise SystemExit(128 + stopped.signal) from None
+
+
+@contextmanager
+def _lines() -> Iterator[Tell]:
     """A live line on a terminal; elsewhere a plain line every half minute and for each evaluation."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal or os.environ.get("RANK", "0") != "0":  # of several processes one has something to tell
