@@ -171,6 +171,8 @@ class Bench:
             for wave in filter(None, waves):
                 runs = [run for stage in wave for run in self.runs(stage)]
                 left = self.left(runs)
+                if not left and not (wave == ["gates"] and any(map(self._trials, LOSSES))):
+                    continue
                 print(f"{', '.join(wave)}: {len(runs) - len(left)} of {len(runs)} runs are there", flush=True)
                 self._search(pool) if wave == ["gates"] else self._carry_out(pool, left)
                 self.results["choices"] = choose(self.results)
