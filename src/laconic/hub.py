@@ -1,4 +1,7 @@
-"""From a folder or a hub id to files on this machine. Only what is needed is fetched, safetensors before `.bin`."""
+"""From a folder, a hub id or the word `embedded` to files on this machine.
+
+Only what is needed is fetched, safetensors before `.bin`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from laconic.embedded import embedded_folder, is_embedded
 from laconic.errors import LaconicError
 from laconic.files import read_json
 
@@ -50,9 +54,13 @@ class ModelFiles:
     members: tuple[ModelFiles, ...] = ()
 
 
-def find_model(source: str | Path) -> ModelFiles:
-    """Find a model's files in a folder, or by hub id in the cache or on the hub."""
-    return _find(str(source), _from_folder(Path(source)) if Path(source).is_dir() else _from_hub(str(source)))
+def find_model(source: str | Path | None) -> ModelFiles:
+    """Find a model's files in a folder, or by hub id in the cache or on the hub.
+
+    None, or the word "embedded" where no folder has that name, is the reader that ships with Laconic.
+    """
+    place = str(embedded_folder() if is_embedded(source) else source)
+    return _find(place, _from_folder(Path(place)) if Path(place).is_dir() else _from_hub(place))
 
 
 def _find(source: str, fetch: Fetch) -> ModelFiles:

@@ -101,12 +101,15 @@ class TestSilence:
             assert bool(found.hits) == (margin <= (stored if given is None else given))
             assert found.null_minus_best == margin
             assert found.no_answer == pytest.approx(1 / (1 + math.exp(-(margin - 1.0) / 2.0)))
-            for hit in found.hits:
-                assert hit.probability == pytest.approx(1 - found.no_answer)
+            assert found.threshold == (stored if given is None else given)
+            assert (found.refused is None) == bool(found.hits)
+            (hit,) = found.hits or [found.refused]
+            assert hit.answer.text == "heron"
+            assert hit.probability == pytest.approx(1 - found.no_answer)
 
     def test_without_a_span_there_is_none(self, minilm):
         found = planted_reader(minilm, "heron").find("What?", [" \n "], threshold=math.inf)
-        assert (found.hits, found.null_minus_best, found.no_answer) == ([], math.inf, 1.0)
+        assert (found.hits, found.refused, found.null_minus_best, found.no_answer) == ([], None, math.inf, 1.0)
 
 
 def test_bad_settings(minilm):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -149,26 +150,57 @@ def test_a_real_pipe(span_model):
 
 
 class TestNoAnswer:
-    def test_is_said_plainly(self, ask, tmp_path):
+    def test_is_said_plainly_with_what_was_refused(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt=TEXT)
         result = ask(path, null=11.0)
-        assert (result.returncode, result.stdout, result.stderr) == (0, "No answer in these texts (score 0.95).\n", "")
+        assert (result.returncode, result.stderr) == (0, "")
+        assert result.stdout.splitlines() == [
+            "No answer in these texts (score 0.95).",
+            "Refused: heron",
+            f"  {TEXT.strip()}",
+            f"  {path}:1, characters 22–27, score 0.05",
+            "  given from score 0.50 up; --threshold 3.0 gives this one, --threshold inf always one",
+        ]
 
-    def test_is_null_with_its_score(self, ask, tmp_path):
+    def test_is_null_with_its_score_and_what_was_refused(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt=TEXT)
-        result = ask(path, "--json", null=11.0, silence=Silence(1.0, Calibration(3.0)))
+        result = ask(path, "--json", "--top", 3, null=11.0, silence=Silence(1.0, Calibration(3.0)))
         assert result.returncode == 0
         found = json.loads(result.stdout)
         assert found.pop("score") == pytest.approx(0.7310586)
+        refused = found.pop("refused")
+        assert refused.pop("score") == pytest.approx(1 - 0.7310586)
         assert found == {
             "question": "Which bird was kept there?",
             "answer": None,
             "no_answer": True,
             "null_minus_best": 3.0,
+            "threshold": 1.0,
             "read": 1,
             "stretches": 1,
             "answers": [],
         }
+        spoken = json.loads(ask(path, "--json", "--threshold", 3, null=11.0).stdout)
+        assert spoken["refused"] is None
+        (answer,) = spoken["answers"]
+        del answer["score"]
+        assert refused == answer
+
+    @pytest.mark.parametrize(("null", "told"), [(11.0, 3.0), (11.01, 3.1), (1.73, -6.2), (8.0, 0.0), (-5.25, -13.2)])
+    def test_the_threshold_that_is_told_gives_the_answer(self, ask, tmp_path, null, told):
+        (path,) = write(tmp_path, a_txt=TEXT)
+        shown = ask(path, null=null, silence=Silence(-20.0, Calibration(4.0, -15.0))).stdout
+        assert f"given from score {1 - 1 / (1 + math.exp(5 / 4)):.2f} up; --threshold {told} gives" in shown
+        for threshold, spoken in ((told, True), (told - 0.1, False), ("inf", True)):
+            found = json.loads(ask(path, "--json", "--threshold", threshold, null=null).stdout)
+            assert (found["answer"] == "heron") == spoken
+
+    def test_without_any_span_nothing_was_refused(self, ask, tmp_path):
+        (path,) = write(tmp_path, a_txt="\u200b")
+        result = ask(path)
+        assert (result.stdout, result.stderr) == ("No answer in these texts (score 1.00).\n", "")
+        found = json.loads(ask(path, "--json", "--threshold", "inf").stdout)
+        assert (found["answer"], found["refused"], found["threshold"]) == (None, None, None)
 
     def test_the_threshold_given_goes_before_the_one_stored(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt=TEXT)

@@ -4,9 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import laconic as laconic_package
 from laconic.encoder import Encoder, Model, Shape, load, save
 from tiny import hugging_face
 
@@ -20,6 +22,16 @@ def laconic(*arguments):
     environment = {**os.environ, "COLUMNS": "120"}
     command = [sys.executable, "-m", "laconic", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+
+
+def without_torch(*arguments):
+    """The same in a process that cannot import torch; it must not fail."""
+    code = "import sys; sys.modules['torch'] = sys.modules['onnx'] = None; from laconic.cli import main; main()"
+    environment = {**os.environ, "COLUMNS": "120"}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert result.returncode == 0, result.stderr
+    return result
 
 
 def test_shape_file(tmp_path):
@@ -53,13 +65,53 @@ def test_model_counts_everything_it_has(kind, tmp_path):
 
 def test_does_not_need_torch(tmp_path):
     save(Model(Encoder(Shape.uniform(layers=1, hidden=8, heads=2))), tmp_path / "model")
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        f"sys.argv = ['laconic', 'inspect', {str(tmp_path / 'model')!r}]\n"
-        "from laconic.cli import main; main()"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert "parameters" in result.stdout, result.stderr
+    assert "parameters" in without_torch("inspect", tmp_path / "model").stdout
+
+
+class TestEmbedded:
+    """The reader that ships, against its own files."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def facts(cls):
+        return json.loads(without_torch("inspect", "embedded", "--json").stdout)
+
+    def test_sizes_bytes_and_threshold(self, facts):
+        folder = Path(laconic_package.__file__).parent / "embedded"
+        kept = json.loads((folder / "laconic.json").read_text())
+        assert facts["layers"] == kept["shape"]["layers"]
+        assert facts["null"] == kept["null"]
+        assert facts["bytes"]["stored"] == sum((folder / f"model.onnx{more}").stat().st_size for more in ("", ".data"))
+        shape = Shape.from_json(kept["shape"], "")
+        assert facts["parameters"] == sum(facts["parts"].values()) == shape.total() + 2 * shape.hidden + 2
+
+    def test_it_is_what_is_shown_where_no_model_is_named(self, facts):
+        assert json.loads(without_torch("inspect", "--json").stdout) == facts
+        shown = without_torch("inspect", "embedded").stdout
+        assert f"{facts['parameters']:,}" in shown
+        assert f"silent where null − best is above {facts['null']['threshold']:.3f}, fitted on" in shown
+        rows = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
+        assert [int(row[5].replace(",", "")) for row in rows] == [layer["ffn"] for layer in facts["layers"]]
+
+
+def test_what_was_exported_counts_as_what_it_was_made_of(cli, span_model, tmp_path):
+    assert cli("export", span_model, "--to", tmp_path / "onnx").returncode == 0
+    before, after = (json.loads(cli("inspect", m, "--json").stdout) for m in (span_model, tmp_path / "onnx"))
+    for key in ("family", "layers", "hidden", "flops", "head"):
+        assert after[key] == before[key]
+    without = before["parts"].get("pooler", 0)  # a span head does not read it, so that it is not exported
+    assert after["parameters"] == before["parameters"] - without
+    assert after["parts"]["others"] == before["parts"]["head"]
+    assert after["null"] is None
+    assert after["bytes"]["stored"] == pytest.approx(after["bytes"]["fp32"], rel=0.05)
+
+
+def test_an_exported_ensemble_is_refused(cli, span_model, tmp_path):
+    assert cli("ensemble", span_model, span_model, "--out", tmp_path / "two").returncode == 0
+    assert cli("export", tmp_path / "two", "--to", tmp_path / "onnx").returncode == 0
+    result = cli("inspect", tmp_path / "onnx")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "is an exported ensemble; inspect the ensemble" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from tiny import random_windows
 
 IRREGULAR = (LayerShape(3, 5, 8, 40), LayerShape(1, 8, 3, 17), LayerShape(2, 4, 4, 31))
 SHORT = 40  # positions: deep convolutions over 512 tokens take seconds
-LENGTHS = (1, 40, 2, 7, 30, 8, 39, 3)
+LENGTHS = (1, 40, 2, 7, 30, 8, 39, 8, 3, 40, 1)  # some of them equal
+RECTANGLES = (1, 4096)  # tokens: every window alone, and all windows of a length in one batch
 
 
 def shape(layers=IRREGULAR, **sizes):

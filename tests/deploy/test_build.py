@@ -21,9 +21,10 @@ SMALL = (
     "data.max_length=64",
     "data.step=24",
     "data.question_limit=24",
-    "data.negatives={moved = 0.0}",
+    "data.negatives={moved = 0.5, entity = 0.0}",
     "teacher.optimisation={epochs = 1, rate = 1e-3, windows = 8}",
-    "cut.target.multiple=1",
+    "cut.start={layers = 2, epochs = 0.1}",
+    "cut.target={keep = 0.5, embeddings = false, kinds = 'af'}",
     "cut.gates={steps = 2, windows = 8}",
     "cut.recovery={epochs = 0.3, windows = 8}",
 )
@@ -68,8 +69,8 @@ def built(place):
         with pytest.raises(KeyboardInterrupt):
             build_reader(made, run, device="cpu")
     assert not (run / "build.json").exists()
-    assert set(json.loads((run / "seconds.json").read_text())) == {"teacher", "cut"}
-    before = stamps(run / "teacher")
+    assert set(json.loads((run / "seconds.json").read_text())) == {"negatives", "teacher", "cut"}
+    before = stamps(run / "teacher") | {run / "negatives.json": (run / "negatives.json").stat().st_mtime_ns}
     facts = build_reader(made, run, device="cpu")
     return run, facts, before
 
@@ -80,24 +81,49 @@ def stamps(folder):
 
 def test_the_teacher_is_not_trained_twice(built):
     run, _, before = built
-    assert before
-    assert stamps(run / "teacher") == before
+    assert len(before) > 1
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert stamps(run / "teacher").keys() <= before.keys()
 
 
 def test_each_stage_comes_from_the_one_before(built):
     run, facts, _ = built
     teacher, cut = load(run / "teacher/model").encoder.shape, load(run / "cut/keep-0.5/model").encoder.shape
     assert tomllib.loads((run / "cut/recipe.toml").read_text())["model"] == str(run / "teacher/model")
-    assert (cut.hidden, len(cut.layers)) == (teacher.hidden, len(teacher.layers))
-    assert sum(layer.ffn + layer.heads for layer in cut.layers) < sum(
-        layer.ffn + layer.heads for layer in teacher.layers
-    )
+    assert (cut.hidden, len(cut.layers)) == (teacher.hidden, 2)
+    for sizes in ("ffn", "heads"):
+        assert sum(getattr(layer, sizes) for layer in cut.layers) <= sum(
+            getattr(layer, sizes) for layer in teacher.layers[:2]
+        )
+    assert cut != teacher
     described = json.loads((run / "model/laconic.json").read_text())
     assert described["shape"] == cut.to_json()
     assert described["provenance"] == {"source": "base"}
     assert facts["exported"]["int8_bytes"] < facts["exported"]["bytes"]
     assert facts["exported"]["int8_f1"] is not None
-    assert set(facts["seconds"]) == {"teacher", "cut", "quantise"}
+    assert set(facts["seconds"]) == {"negatives", "teacher", "cut", "quantise"}
+
+
+def test_unanswerable_questions_are_made_once_for_both(built, place):
+    run, facts, _ = built
+    made = read(run / "negatives.json").questions
+    asked = {question.question for question in read(place / "train.json").questions}
+    assert facts["negatives"] == {"moved": len(made)}
+    assert made
+    assert all(question.impossible and question.question in asked for question in made)
+    for stage in ("teacher", "cut"):
+        recipe = tomllib.loads((run / stage / "recipe.toml").read_text())
+        assert recipe["data"]["train"] == [str(place / "train.json"), str(run / "negatives.json")]
+        assert not any(recipe["data"]["negatives"].values())
+    learnt = json.loads((run / "teacher/metrics.json").read_text())
+    assert "negatives" not in learnt
+    assert f"{len(made)} moved" in (run / "model/MODEL_CARD.md").read_text()
+
+
+def test_stages_with_data_of_their_own_make_their_own(place, tmp_path):
+    recipe = read_build_recipe(RECIPE, words(place, "cut.seed=1"))
+    assert stages.training_data(tmp_path, recipe) is None
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_threshold_is_fitted_and_kept(built, place):

@@ -13,8 +13,9 @@ import pytest
 
 import laconic.embedded
 from laconic import LaconicError, Reader
-from laconic.embedded import FILES, embedded_folder, is_embedded
+from laconic.embedded import FILES, ONLY_ANSWERS, embedded_folder, is_embedded
 from laconic.files import read_json
+from laconic.hub import find_model
 from train.material import environment, make_questions
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def test_it_is_not_exported_again(cli, tmp_path):
     done = cli("export", "embedded", "--to", tmp_path / "x")
     assert (done.returncode, done.stderr) == (
         2,
-        f"laconic: the embedded reader is exported already; its folder is {FOLDER}\n",
+        f"laconic: {ONLY_ANSWERS}\n",
     )
 
 
@@ -119,12 +120,20 @@ def test_a_broken_installation_is_one_line(monkeypatch, tmp_path, name):
         Reader.load()
 
 
-def test_a_folder_of_that_name_can_be_meant(tmp_path, monkeypatch):
+def test_a_folder_of_that_name_goes_before_the_word(tmp_path, monkeypatch, minilm):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "embedded").mkdir()
     assert is_embedded("embedded")
+    assert is_embedded(None)
+    assert is_embedded(FOLDER)
     assert not is_embedded("./embedded")
-    assert not is_embedded(tmp_path / "embedded")
+    (tmp_path / "embedded").write_text("a file, not a folder")
+    assert find_model("embedded").source == find_model(None).source == str(FOLDER)
+    (tmp_path / "embedded").unlink()
+    shutil.copytree(minilm, tmp_path / "embedded")
+    for name in ("embedded", "./embedded", tmp_path / "embedded"):
+        assert not is_embedded(name)
+        assert find_model(name).description.samefile(tmp_path / "embedded/config.json")
+    assert find_model(None).source == str(FOLDER)
 
 
 def test_the_card_tells_the_scores_and_the_licences():

@@ -1,4 +1,4 @@
-"""Exported models give torch's logits: every kind of shape, tunings, ensembles, padding of any content."""
+"""Exported models give torch's logits: every kind of shape, tunings, ensembles, windows alone and in batches."""
 
 import json
 
@@ -7,12 +7,24 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from onnx import helper
 
-from deploy.material import close, make_folder, random_model, shape, torch_logits, widen, windows, with_tokenizer
+from deploy.material import (
+    RECTANGLES,
+    close,
+    make_folder,
+    random_model,
+    shape,
+    torch_logits,
+    widen,
+    windows,
+    with_tokenizer,
+)
 from laconic import LaconicError
 from laconic.deploy import OnnxRunner
 from laconic.deploy import encoder as graph_of_encoder
 from laconic.deploy.export import export
+from laconic.deploy.graph import IR, ONNXRUNTIME, OPSET, Graph
 from laconic.encoder import LayerShape, Style, load, save
 from laconic.encoder.ensemble import load_ensemble, save_ensemble
 from laconic.tune import Adapters, LoRA, apply, trained
@@ -23,6 +35,9 @@ SHAPES = {
     "tied, with projection": {"layers": (LayerShape(3, 8, 8, 40),) * 3, "tied": True, "embedding": 10},
     "projection of the same size": {"projection": True},
     "no types": {"types": 0},
+    "key and value differ": {
+        "layers": (LayerShape(1, 5, 1, 9), LayerShape(2, 24, 16, 40), LayerShape(3, 8, 32, 40), LayerShape(1, 1, 7, 8))
+    },
 }
 STYLES = {
     "plain": Style(eps=1e-5, first_position=2, activation="gelu_tanh"),
@@ -41,27 +56,43 @@ def test_shapes_at_lengths_of_8_to_512(tmp_path, name, head):
     runner = OnnxRunner(tmp_path / "onnx/model.onnx")
     assert runner.longest == 512
     assert runner.flops(100) == 100 * model.encoder.shape.flops(100)
-    packed = windows((8, 512, 9, 100, 470), types=model.encoder.shape.types)
-    for together in (False, True):
-        close(runner.apart(packed, together=together)[0], torch_logits(model, packed))
+    packed = windows((8, 512, 9, 100, 470, 9, 100, 8, 512), types=model.encoder.shape.types)
+    for runner.rectangle in RECTANGLES:
+        close(runner.apart(packed)[0], torch_logits(model, packed))
 
 
 @pytest.mark.parametrize("head", ["linear", "cnn(NxN) > linear", {"kind": "cacnn", "context": "simple"}], ids=str)
-def test_what_lies_in_the_padding_has_no_effect(tmp_path, head):
+def test_the_inputs_are_a_batch_of_equal_windows_and_nothing_else(tmp_path, head):
     model = make_folder(tmp_path / "m", shape(), head)
     export(tmp_path / "m", tmp_path / "onnx")
     session = onnxruntime.InferenceSession(tmp_path / "onnx/model.onnx")
-    packed = windows((9, 30))
-    wanted = torch_logits(model, packed)
-    drawn = np.random.default_rng(1)
-    ids, types = drawn.integers(0, 97, (2, 36)), drawn.integers(0, 2, (2, 36))
-    mask = (np.arange(36) < [[9], [30]]).astype(np.int64)
-    ids[mask > 0], types[mask > 0] = packed.ids, packed.types
-    outputs = session.run(["start", "end"], {"input_ids": ids, "token_type_ids": types, "attention_mask": mask})
-    for found, side in zip(outputs, wanted):
-        assert found.shape == (1, 2, 36)
-        close(found[0][mask > 0], side)
-        assert np.isneginf(found[0][mask == 0]).all()
+    packed = windows((30, 30, 30))
+    wanted = torch_logits(model, packed).reshape(2, 1, 3, 30)
+    ids, types = (values.reshape(3, 30).astype(np.int64) for values in (packed.ids, packed.types))
+    for rows in (slice(0, 3), slice(1, 2)):  # a window's logits do not depend on what lies beside it
+        outputs = session.run(["start", "end"], {"input_ids": ids[rows], "token_type_ids": types[rows]})
+        close(np.stack(outputs), wanted[:, :, rows])
+
+
+@pytest.mark.parametrize(("heads", "key", "value"), [(1, 1, 1), (1, 5, 1), (3, 24, 16), (2, 16, 24), (7, 33, 5)])
+def test_attention_as_onnxruntime_computes_it(heads, key, value):
+    """Its operator against the formula, also where a value is not as long as a key."""
+    g = Graph()
+    g.output("y", g.attention("q", "k", "v", heads))
+    facts = helper.make_graph(
+        g.nodes,
+        "attention",
+        [helper.make_tensor_value_info(name, 1, ["batch", "length", None]) for name in "qkv"],
+        [helper.make_tensor_value_info("y", 1, None)],
+    )
+    domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(ONNXRUNTIME, 1)]
+    made = helper.make_model(facts, opset_imports=domains, ir_version=IR)
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    for batch, length in ((1, 1), (3, 8), (2, 37), (1, 512)):
+        q, k, v = (torch.randn(batch, length, heads, size) * 2 for size in (key, key, value))
+        (found,) = session.run(None, {name: part.flatten(2).numpy() for name, part in zip("qkv", (q, k, v))})
+        weights = (torch.einsum("bqad,bkad->baqk", q, k) / key**0.5).softmax(-1)
+        close(found, torch.einsum("baqk,bkav->bqav", weights, v).flatten(2).numpy())
 
 
 @pytest.mark.parametrize("tuning", [Adapters(5), LoRA(3, targets=("query", "output", "up"))], ids=lambda t: t.kind)
@@ -109,8 +140,9 @@ class TestEnsembles:
         save_ensemble([parts / name for name in names], parts / "all", how)
         export(parts / "all", parts / "onnx")
         runner, expected = OnnxRunner(parts / "onnx/model.onnx"), load_ensemble(parts / "all", "cpu", "fp32")
-        close(runner.apart(windows()), expected.apart(windows()))
-        close(np.stack(runner(windows())), np.stack(expected(windows())))
+        for runner.rectangle in RECTANGLES:
+            close(runner.apart(windows()), expected.apart(windows()))
+            close(np.stack(runner(windows())), np.stack(expected(windows())))
         assert runner.parameters == expected.parameters
         assert runner.flops(30) == expected.flops(30)
         heads = json.loads((parts / "onnx/laconic.json").read_text())["heads"]
@@ -178,14 +210,15 @@ class TestRefused:
                 use(tmp_path / "onnx")
 
 
-def test_the_file_is_plain_onnx(tmp_path):
-    """The default domain alone, opset 20, free sizes, and no weight that is not in the model."""
+def test_the_file(tmp_path):
+    """Opset 20 and of onnxruntime's own operators attention alone, free sizes, no weight that is not in the model."""
     model = make_folder(tmp_path / "m", shape(types=0), {"kind": "span"})
     result = export(tmp_path / "m", tmp_path / "onnx")
     made = onnx.load(tmp_path / "onnx/model.onnx")
     onnx.checker.check_model(made, full_check=True)
-    assert [(entry.domain, entry.version) for entry in made.opset_import] == [("", 20)]
-    assert [value.name for value in made.graph.input] == ["input_ids", "attention_mask"]
+    assert [(entry.domain, entry.version) for entry in made.opset_import] == [("", 20), ("com.microsoft", 1)]
+    assert {node.op_type for node in made.graph.node if node.domain} == {"MultiHeadAttention"}
+    assert [value.name for value in made.graph.input] == ["input_ids"]
     assert [d.dim_param for d in made.graph.input[0].type.tensor_type.shape.dim] == ["batch", "length"]
     assert [value.name for value in made.graph.output] == ["start", "end"]
     weights = 4 * sum(value.numel() for value in model.parameters())

@@ -1,9 +1,9 @@
-"""Every head, exported, gives torch's logits on windows of 1 token to as many as the model reads."""
+"""Every head, exported, gives torch's logits: windows of 1 to as many tokens as a model reads, alone and in batches."""
 
 import numpy as np
 import pytest
 
-from deploy.material import close, make_folder, shape, torch_logits, windows
+from deploy.material import RECTANGLES, close, make_folder, shape, torch_logits, windows
 from laconic import LaconicError
 from laconic.deploy import OnnxRunner
 from laconic.deploy.export import export
@@ -60,9 +60,9 @@ def test_span_heads(tmp_path, head):
     result = export(tmp_path / "m", tmp_path / "onnx")
     runner = OnnxRunner(tmp_path / "onnx/model.onnx")
     wanted = torch_logits(model, windows())
-    for together in (False, True):
-        close(runner.apart(windows(), together=together)[0], wanted)
-    close(np.stack(runner(windows())), wanted)
+    for runner.rectangle in RECTANGLES:
+        close(runner.apart(windows())[0], wanted)
+        close(np.stack(runner(windows())), wanted)
     assert result.difference <= 2e-5 * max(1, result.largest_logit)
     assert runner.parameters == sum(value.numel() for value in model.parameters())
 
@@ -72,7 +72,7 @@ def test_class_heads(tmp_path, head):
     model = make_folder(tmp_path / "m", shape(), head)
     export(tmp_path / "m", tmp_path / "onnx")
     runner = OnnxRunner(tmp_path / "onnx/model.onnx")
-    for together in (False, True):
-        close(runner.classes(windows(), together=together), torch_logits(model, windows()))
+    for runner.rectangle in RECTANGLES:
+        close(runner.classes(windows()), torch_logits(model, windows()))
     with pytest.raises(LaconicError, match="exported with a class head"):
         runner(windows())

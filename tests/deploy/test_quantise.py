@@ -6,13 +6,14 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from deploy.material import make_folder, shape, torch_logits, windows
+from deploy.material import RECTANGLES, make_folder, shape, torch_logits, windows
 from laconic.deploy import OnnxRunner
 from laconic.deploy.export import export
 from laconic.deploy.quantise import quantise
 from laconic.encoder import LayerShape
 
 WIDE = (LayerShape(4, 16, 16, 256),) * 2
+IRREGULAR = (LayerShape(4, 24, 16, 256), LayerShape(1, 17, 21, 100))  # key and value differ
 
 
 def run(model, x):
@@ -56,17 +57,24 @@ def test_a_table():
     assert [t.data_type for t in made.graph.initializer] == [TensorProto.INT8, TensorProto.FLOAT]
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_a_model(tmp_path, tied):
-    model = make_folder(tmp_path / "m", shape(WIDE, hidden=64, embedding=64, vocab=500, tied=tied), {"kind": "span"})
+@pytest.mark.parametrize(
+    ("layers", "tied"), [(WIDE, False), (WIDE, True), (IRREGULAR, False)], ids=["plain", "tied", "irregular"]
+)
+@pytest.mark.parametrize("head", [{"kind": "span"}, {"kind": "cacnn", "filters": 4, "maps": 2}], ids=str)
+def test_a_model_at_lengths_of_8_to_512(tmp_path, layers, tied, head):
+    sizes = shape(layers, hidden=64, embedding=64, vocab=500, positions=512, tied=tied)
+    model = make_folder(tmp_path / "m", sizes, head)
     result = export(tmp_path / "m", tmp_path / "onnx", int8=True)
     made = onnx.load(tmp_path / "onnx/model.onnx")
-    assert sum(node.op_type == "MatMulInteger" for node in made.graph.node) == 8, "four products a layer"
-    assert all(not (t.data_type == TensorProto.FLOAT and np.prod(t.dims) >= 1024) for t in made.graph.initializer)
+    assert sum(node.op_type == "MatMulInteger" for node in made.graph.node) == 12, "six products a layer"
+    floats = [tuple(t.dims) for t in made.graph.initializer if t.data_type == TensorProto.FLOAT]
+    assert all(len(dims) != 2 or np.prod(dims) < 1024 for dims in floats), "convolutions and small ones stay"
     assert result.int8_bytes < result.bytes / 2
     runner = OnnxRunner(tmp_path / "onnx/model.onnx")
-    wanted = torch_logits(model, windows())
-    found = np.stack(runner(windows()))
-    assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.99
-    assert np.abs(found - wanted).max() <= 3 * result.int8_difference
-    assert result.difference < 1e-4 < result.int8_difference < result.largest_logit
+    packed = windows((8, 512, 9, 100, 8, 470, 100))
+    wanted = torch_logits(model, packed)
+    for runner.rectangle in RECTANGLES:
+        found = np.stack(runner(packed))
+        assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.99
+        assert np.abs(found - wanted).max() <= 3 * result.int8_difference
+    assert result.difference < 1e-4 * max(1, result.largest_logit) < result.int8_difference < result.largest_logit

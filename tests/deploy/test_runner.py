@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.material import close, make_folder, shape, windows
+from deploy.material import close, make_folder, shape, torch_logits, windows
 from laconic import LaconicError, Reader
 from laconic.deploy import OnnxRunner
 from laconic.deploy.export import export
 from laconic.deploy.onnx_runner import group_by_length, usable_threads
+from laconic.encoder import load
 from laconic.encoder.runner import TorchRunner
 from laconic.text import pack, read
 
@@ -99,22 +100,31 @@ def test_validation_questions_of_squad_get_the_same_answers(exported, span_model
 
 class TestGroups:
     @given(st.lists(st.integers(1, 512), min_size=1, max_size=60), st.integers(1, 4096))
-    def test_each_window_once_alike_in_length_within_the_budget(self, lengths, budget):
+    def test_each_window_once_equal_in_length_within_the_budget(self, lengths, budget):
         sizes = np.array(lengths)
         groups = group_by_length(sizes, budget)
         assert sorted(np.concatenate(groups).tolist()) == list(range(len(lengths)))
         for group in groups:
-            assert sizes[group].min() >= 0.9 * sizes[group].max()
-            assert len(group) == 1 or len(group) * sizes[group].max() <= budget
+            assert len(set(sizes[group])) == 1
+            assert len(group) == 1 or sizes[group].sum() <= budget
+
+    @given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(1, 40))
+    def test_no_two_groups_could_be_one_and_the_longest_come_first(self, lengths, budget):
+        sizes = np.array(lengths)
+        groups = group_by_length(sizes, budget)
+        first = [int(sizes[group[0]]) for group in groups]
+        assert first == sorted(first, reverse=True)
+        for length in set(lengths):
+            counts = [len(group) for group, own in zip(groups, first) if own == length]
+            assert len(counts) == -(-sum(counts) // max(1, budget // length))
 
     @pytest.mark.parametrize("threads", [1, 2, 3, 16])
     def test_results_do_not_depend_on_rectangles_and_threads(self, folder, threads):
-        packed = windows((3, 40, 39, 38, 1, 40, 37, 36, 20, 19))
-        wanted = OnnxRunner(folder / "model.onnx", threads=1).apart(packed, together=True)
+        packed = windows((3, 40, 39, 3, 1, 40, 20, 36, 20, 20, 40))
+        wanted = torch_logits(load(folder.parent / "m").eval(), packed)
         runner = OnnxRunner(folder / "model.onnx", threads=threads)
-        for size in (1, 50, 100, 4096):
-            runner.rectangle = size
-            close(runner.apart(packed), wanted)
+        for runner.rectangle in (1, 50, 100, 4096):
+            close(runner.apart(packed)[0], wanted)
 
     def test_side_by_side_only_if_all_cores_are_busy(self, folder):
         runner = OnnxRunner(folder / "model.onnx", threads=2)
@@ -179,6 +189,15 @@ class TestRefused:
         onnx.save(other, tmp_path / "model.onnx")
         with pytest.raises(LaconicError, match="was not written by Laconic"):
             OnnxRunner(tmp_path / "model.onnx")
+
+    def test_a_file_of_an_older_laconic_which_had_padding(self, folder, tmp_path):
+        older = onnx.load(folder / "model.onnx")
+        older.graph.input.append(onnx.helper.make_tensor_value_info("attention_mask", 7, ["batch", "length"]))
+        onnx.save(older, tmp_path / "model.onnx")
+        with pytest.raises(LaconicError) as caught:
+            OnnxRunner(tmp_path / "model.onnx")
+        line = "was exported by an older Laconic; export the model again"
+        assert str(caught.value) == f"{tmp_path / 'model.onnx'}: {line}"
 
     def test_a_device(self, exported):
         for settings in ({"device": "cuda"}, {"precision": "bf16"}):

@@ -75,6 +75,14 @@ class TestFiles:
         assert losses(tmp_path / "again") == losses(run.folder)
         assert facts["quality"] == run.facts["quality"]
 
+    @pytest.mark.cuda
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
+    def test_and_on_a_gpu(self, made, tmp_path):
+        for name in ("one", "two"):
+            train(make_recipe(made), tmp_path / name, device="cuda")
+        assert hashes(tmp_path / "one/model") == hashes(tmp_path / "two/model")
+        assert losses(tmp_path / "one") == losses(tmp_path / "two")
+
     def test_another_seed_gives_others(self, run, made, tmp_path):
         train(make_recipe({**made, "seed": 1}), tmp_path / "other", device="cpu")
         mine, theirs = weights(tmp_path / "other/model"), weights(run.folder / "model")

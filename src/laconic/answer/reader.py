@@ -23,7 +23,6 @@ from laconic.answer.pipeline_rule import pipeline_answers
 from laconic.answer.search import READ, Found, Hit, find
 from laconic.answer.silence import Silence, stored_silence
 from laconic.answer.spans import Answer, SpanLogits
-from laconic.embedded import embedded_folder, is_embedded
 from laconic.errors import LaconicError
 from laconic.files import read_json
 from laconic.hub import ONNX, ModelFiles, find_model
@@ -80,17 +79,16 @@ class Reader:
     ) -> Reader:
         """Load a reader from a Laconic folder (of an ensemble too), a Hugging Face folder or a hub id.
 
-        source: left out, or the word "embedded", it is the reader that ships with Laconic
+        source: left out, or the word "embedded", it is the reader that ships with Laconic (`find_model`)
         device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32" or "bf16"; by default bf16 on a
         GPU that has it. Checkpoints of other families than Laconic's five are run by transformers, if installed.
         The folder's threshold for "no answer", if it keeps one, is the reader's `silence`.
         """
-        source = embedded_folder() if source is None or is_embedded(source) else source
         files = find_model(source)
         tokens = Tokens.load(_tokenizer_folder(files))
         silence = stored_silence(files)
-        runner = _runner(source, files, device, precision)
-        return cls(runner, tokens, **window_settings(files), silence=silence, source=str(source))
+        runner = _runner(files, device, precision)
+        return cls(runner, tokens, **window_settings(files), silence=silence, source=files.source)
 
     def __call__(
         self,
@@ -216,7 +214,8 @@ def _old(answer: Answer) -> dict[str, Any]:
     return {"score": answer.score, "start": answer.start, "end": answer.end, "answer": answer.text}
 
 
-def _runner(source: str | Path, files: ModelFiles, device: str | None, precision: str | None) -> Runner:
+def _runner(files: ModelFiles, device: str | None, precision: str | None) -> Runner:
+    source = files.source
     exported = files.description.parent / ONNX
     if files.weights[0].name == ONNX or (exported.is_file() and find_spec("torch") is None):
         return _onnx_runner(source, exported, device, precision)
@@ -239,7 +238,7 @@ def _runner(source: str | Path, files: ModelFiles, device: str | None, precision
     return TorchRunner(load(source), device, precision)
 
 
-def _onnx_runner(source: str | Path, path: Path, device: str | None, precision: str | None) -> Runner:
+def _onnx_runner(source: str, path: Path, device: str | None, precision: str | None) -> Runner:
     from laconic.deploy.onnx_runner import OnnxRunner
 
     if device not in (None, "cpu") or precision not in (None, "fp32"):

@@ -40,13 +40,17 @@ class Found:
     """What a search gave.
 
     - hits: the answers, best first; none where `null_minus_best` is above the threshold: "no answer" wins
+    - refused: the best answer where "no answer" wins, if there is a span at all
     - null_minus_best: how far "no answer" is ahead of the best span; +inf if there is no span at all
+    - threshold: the one that was used
     - no_answer: the probability that what was read does not hold the answer
     - read, stretches: how many stretches were read, and how many the texts have
     """
 
     hits: list[Hit]
+    refused: Hit | None
     null_minus_best: float
+    threshold: float
     no_answer: float
     read: int
     stretches: int
@@ -80,9 +84,10 @@ def find(
     margin = null - ranked[0][1].score if ranked else math.inf
     limit = reader.silence.threshold if threshold is None else threshold
     probability = reader.silence.calibration.probability
-    spoken = _apart(ranked, top) if margin <= limit and ranked else []
-    hits = [Hit(number, answer, 1 - float(probability(null - answer.score))) for number, answer in spoken]
-    return Found(hits, margin, float(probability(margin)), min(read or len(pieces), len(pieces)), len(pieces))
+    hits = [Hit(number, answer, 1 - float(probability(null - answer.score))) for number, answer in _apart(ranked, top)]
+    hits, refused = (hits, None) if margin <= limit else ([], next(iter(hits), None))
+    count = min(read or len(pieces), len(pieces))
+    return Found(hits, refused, margin, limit, float(probability(margin)), count, len(pieces))
 
 
 def _read(

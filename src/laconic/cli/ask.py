@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -52,24 +53,27 @@ def ask(
             "--read 0 reads all",
             file=sys.stderr,
         )
-    answers = [_facts(hit, documents[hit.document]) for hit in found.hits]
+    summary = _summary(question, found, documents)
     if as_json:
-        print(json.dumps(_summary(question, found, answers), ensure_ascii=False, indent=2))
+        print(json.dumps(summary, ensure_ascii=False, indent=2))
     else:
-        _show(answers, found)
+        _show(summary, 1 - float(reader.silence.calibration.probability(found.threshold)))
 
 
-def _summary(question: str, found: Found, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """The best answer and its score, or null and the score of "no answer"; then all of them."""
+def _summary(question: str, found: Found, documents: Sequence[Document]) -> dict[str, Any]:
+    """The best answer and its score, or null and the score of "no answer"; then all of them, or the one refused."""
+    answers = [_facts(hit, documents[hit.document]) for hit in found.hits]
     return {
         "question": question,
         "answer": answers[0]["answer"] if answers else None,
         "score": answers[0]["score"] if answers else found.no_answer,
         "no_answer": not answers,
         "null_minus_best": found.null_minus_best if math.isfinite(found.null_minus_best) else None,
+        "threshold": found.threshold if math.isfinite(found.threshold) else None,
         "read": found.read,
         "stretches": found.stretches,
         "answers": answers,
+        "refused": _facts(found.refused, documents[found.refused.document]) if found.refused else None,
     }
 
 
@@ -87,17 +91,29 @@ def _facts(hit: Hit, document: Document) -> dict[str, Any]:
     }
 
 
-def _show(answers: list[dict[str, Any]], found: Found) -> None:
+def _show(summary: dict[str, Any], needed: float) -> None:
+    """The answers; or "no answer", what was refused, and how to get it. needed: the least score of an answer given."""
     console = Console(highlight=False, markup=False, soft_wrap=True)  # a file name may have brackets
-    if not answers:
-        console.print(f"No answer in these texts (score {found.no_answer:.2f}).")
-    for facts in answers:
+    for facts in summary["answers"]:
         console.print(Text(facts["answer"], style="bold"))
-        start, end = facts["start"] - facts["sentence_start"], facts["end"] - facts["sentence_start"]
-        sentence = Text(f"  {facts['sentence']}", style="dim")
-        sentence.stylize("bold not dim underline", start + 2, end + 2)
-        console.print(sentence)
-        where = "standard input" if facts["file"] == "-" else facts["file"]
+        _show_place(console, facts)
+    if summary["no_answer"]:
+        console.print(f"No answer in these texts (score {summary['score']:.2f}).")
+    refused = summary["refused"]
+    if refused:
+        console.print(Text(f"Refused: {refused['answer']}", style="dim"))
+        _show_place(console, refused)
+        enough = math.ceil(10 * summary["null_minus_best"]) / 10
         console.print(
-            f"  {where}:{facts['line']}, characters {facts['start']}–{facts['end']}, score {facts['score']:.2f}"
+            f"  given from score {needed:.2f} up; --threshold {enough} gives this one, --threshold inf always one"
         )
+
+
+def _show_place(console: Console, facts: dict[str, Any]) -> None:
+    """The sentence of an answer with the answer marked, where it stands, and its score."""
+    start, end = facts["start"] - facts["sentence_start"], facts["end"] - facts["sentence_start"]
+    sentence = Text(f"  {facts['sentence']}", style="dim")
+    sentence.stylize("bold not dim underline", start + 2, end + 2)
+    console.print(sentence)
+    where = "standard input" if facts["file"] == "-" else facts["file"]
+    console.print(f"  {where}:{facts['line']}, characters {facts['start']}–{facts['end']}, score {facts['score']:.2f}")

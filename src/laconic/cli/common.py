@@ -23,7 +23,7 @@ Threshold = Annotated[
     float | None, typer.Option(help="Silent if null − best is above it; by default the model's own, else 0.")
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="A folder or a hub id; by default the embedded reader.")
+    str | None, typer.Option("--model", "-m", help="A folder or a hub id; by default embedded, the reader that ships.")
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")]
 Precision = Annotated[str | None, typer.Option(help="fp32 or bf16; by default bf16 on a GPU that has it, else fp32.")]

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from laconic.cli.common import AsJson, read_dataset
-from laconic.embedded import embedded_folder, is_embedded
+from laconic.embedded import ONLY_ANSWERS, is_embedded
 from laconic.errors import LaconicError
 
 
@@ -24,7 +24,7 @@ def export(
 ) -> None:
     """Write a model as ONNX, compared with torch before it is accepted; the folder answers without torch."""
     if is_embedded(model):
-        raise LaconicError(f"the embedded reader is exported already; its folder is {embedded_folder()}")
+        raise LaconicError(ONLY_ANSWERS)
     try:
         from laconic.deploy.export import export as write
     except ModuleNotFoundError as error:

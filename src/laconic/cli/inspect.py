@@ -1,4 +1,4 @@
-"""`laconic inspect`: the sizes of an encoder or an ensemble, its parameters, operations and bytes."""
+"""`laconic inspect`: the sizes of an encoder, an exported model or an ensemble, parameters, operations, bytes."""
 
 from __future__ import annotations
 
@@ -13,34 +13,43 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from laconic.answer.silence import stored_silence
+from laconic.embedded import NAME, is_embedded
 from laconic.encoder import LayerShape, Shape, open_checkpoint, read_shape
 from laconic.encoder.checkpoint import Checkpoint, Tensor
 from laconic.encoder.families import family_of
 from laconic.encoder.members import Ensemble, open_ensemble
 from laconic.errors import LaconicError
-from laconic.hub import find_model
+from laconic.files import read_json
+from laconic.hub import ONNX, ModelFiles, find_model
 
 BYTES = {"F64": 8, "I64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="MODEL|SHAPE.json", help="A folder, a hub id, or a shape file.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="[MODEL|SHAPE.json]", help="A folder, a hub id, a shape file; by default the embedded reader."
+        ),
+    ] = NAME,
     length: Annotated[int, typer.Option(help="Window length for the operations count.", min=1)] = 384,
     plot: Annotated[Path | None, typer.Option(help="Draw the sizes per layer into this .svg file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show an encoder's sizes per layer, its parameters by part, FLOPs and bytes. No weight is read.
+    """Show an encoder's sizes per layer, its parameters by part, FLOPs, bytes and threshold, without torch.
 
     A shape file counts embeddings and layers only; a model counts its pooler, head, adapters and LoRA too. Of an
-    ensemble: its members, and what it holds and runs, where an encoder that members share counts once.
+    ensemble: its members, and what it holds and runs, where an encoder that members share counts once. No weight is
+    read, but by onnxruntime of an exported model.
     """
-    path = Path(model)
-    if not path.is_file() and find_model(model).members:
+    files = None if Path(model).is_file() and not is_embedded(model) else find_model(model)
+    if files and files.members:
         if plot is not None:
             raise LaconicError(f"{model}: is an ensemble; --plot draws one model")
         _inspect_ensemble(open_ensemble(model), length, as_json)
         return
-    facts = _of_shape_file(path) if path.is_file() else _of_model(model)
+    facts = _of_model(model, files) if files else _of_shape_file(Path(model))
     shape: Shape = facts.pop("shape")
     if plot is not None:
         from laconic.report.shapes import plot_shape
@@ -61,8 +70,27 @@ def _of_shape_file(path: Path) -> dict[str, Any]:
     return _facts(file.family, file.shape, file.shape.parameters(), stored=None)
 
 
-def _of_model(model: str) -> dict[str, Any]:
-    return _of_checkpoint(open_checkpoint(model))
+def _of_model(model: str, files: ModelFiles) -> dict[str, Any]:
+    facts = _of_exported(files) if files.weights[0].name == ONNX else _of_checkpoint(open_checkpoint(model))
+    silence = stored_silence(files)
+    return {**facts, "null": silence.to_json() if silence else None}
+
+
+def _of_exported(files: ModelFiles) -> dict[str, Any]:
+    """Of an ONNX file; `others` are the parameters that its shape does not count: of head, pooler, adapters."""
+    from laconic.deploy.onnx_runner import OnnxRunner
+
+    total = OnnxRunner(files.weights[0]).parameters
+    value = read_json(files.description)
+    if "heads" in value:
+        raise LaconicError(f"{files.source}: is an exported ensemble; inspect the ensemble that it was made of")
+    for key in ("family", "shape"):
+        if key not in value:
+            raise LaconicError(f"{files.description}: {key} is missing")
+    shape = Shape.from_json(value["shape"], f"{files.description}: shape")
+    parts = {**shape.parameters(), "others": total - shape.total()}
+    facts = _facts(value["family"], shape, parts, sum(path.stat().st_size for path in files.weights))
+    return {**facts, "head": value.get("head"), "exported": value.get("exported")}
 
 
 def _of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -182,6 +210,7 @@ def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> 
     console.print(table)
     _show_amounts(console, facts)
     _show_tuning(console, facts)
+    _show_null(console, facts)
     if facts.get("unused"):
         console.print(f"  not used by Laconic: {', '.join(facts['unused'][:4])}" + (" …" * (len(facts["unused"]) > 4)))
 
@@ -229,6 +258,18 @@ def _show_tuning(console: Console, facts: dict[str, Any]) -> None:
             f"(sha256 {base['sha256'][:12]}…){found}",
             highlight=False,
             markup=False,
+        )
+
+
+def _show_null(console: Console, facts: dict[str, Any]) -> None:
+    """The threshold that the folder keeps, and what it was fitted on."""
+    null = facts.get("null")
+    if null:
+        fitted = null["fitted"]
+        told = f", fitted on {fitted['data']}" if "data" in fitted else ""
+        told += f": F1 {fitted['f1']:.2f}" if told and "f1" in fitted else ""
+        console.print(
+            f"  silent where null − best is above {null['threshold']:.3f}{told}", highlight=False, markup=False
         )
 
 

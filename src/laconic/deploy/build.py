@@ -12,7 +12,7 @@ import onnx
 import torch
 
 from laconic.deploy import heads
-from laconic.deploy.encoder import Inputs, Place, encode, make_inputs
+from laconic.deploy.encoder import Inputs, encode
 from laconic.deploy.graph import Graph
 from laconic.deploy.verify import Compute
 from laconic.encoder import Model, load
@@ -46,14 +46,14 @@ def build(subject: Subject) -> onnx.ModelProto:
     """The graph of a subject, in float32."""
     g = Graph()
     types = any(body.encoder.shape.types for body in subject.bodies)
-    names = ["input_ids", "attention_mask", *(["token_type_ids"] if types else [])]
-    inputs = make_inputs(g, "input_ids", "token_type_ids", "attention_mask")
+    names = ["input_ids", *(["token_type_ids"] if types else [])]
+    inputs = Inputs("input_ids", "token_type_ids", g("Shape", "input_ids"))
     logits = {number: found for body in subject.bodies for number, found in _heads(g, subject, body, inputs).items()}
     if subject.task == "class":
         g.output("logits", logits[0])
         shapes: dict[str, list[str | int]] = {"logits": ["batch", "labels"]}
     else:
-        _spans(g, [logits[number] for number in range(len(logits))], inputs.place)
+        _spans(g, [logits[number] for number in range(len(logits))], inputs.size)
         shapes = {name: [len(logits), "batch", "length"] for name in ("start", "end")}
     model = g.model(names, shapes, _facts(subject))
     onnx.checker.check_model(model)
@@ -64,27 +64,26 @@ def _heads(g: Graph, subject: Subject, body: Body, inputs: Inputs) -> dict[int, 
     """The logits of each head on one encoder, by its number: (T, 2) or (B, labels)."""
     states = encode(g, body.encoder, inputs, body.layers)
     if subject.task == "span":
+        rows = {layer: g.reshape(state, -1, body.encoder.shape.hidden) for layer, state in states.items()}
         return {
-            number: heads.logits(g, head, [states[layer] for layer in head.reads], inputs.place)
+            number: heads.logits(g, head, [rows[layer] for layer in head.reads], inputs.size)
             for number, head in body.heads.items()
         }
     assert subject.model is not None
-    hidden, first = body.encoder.shape.hidden, g.constant(0)
-    head = subject.model.head
-    found = [g("Gather", g.reshape(states[layer], inputs.place.size, hidden), first, axis=1) for layer in head.reads]
+    head, first = subject.model.head, g.constant(0)
+    found = [g("Gather", states[layer], first, axis=1) for layer in head.reads]
     if head.pooled and subject.model.pooler is not None:
         found.append(g("Tanh", g.dense(found[-1], subject.model.pooler)))
-    batch = g("Slice", inputs.place.size, g.integers(0), g.integers(1))
-    return {0: heads.logits(g, head, found, Place(g("Concat", batch, g.integers(1), axis=0), None))}
+    batch = g("Slice", inputs.size, g.integers(0), g.integers(1))
+    return {0: heads.logits(g, head, found, g("Concat", batch, g.integers(1), axis=0))}
 
 
-def _spans(g: Graph, logits: Sequence[str], place: Place) -> None:
+def _spans(g: Graph, logits: Sequence[str], size: str) -> None:
     """The outputs: (T, 2) of each member → start and end, (members, B, L) each."""
     members = g("Concat", *(g("Unsqueeze", name, g.integers(0)) for name in logits), axis=0)
-    both = g("Transpose", g.reshape(members, len(logits), place.size, 2), perm=[3, 0, 1, 2])
-    real = g("Where", place.real or "", both, g.constant(-np.inf))
+    both = g("Transpose", g.reshape(members, len(logits), size, 2), perm=[3, 0, 1, 2])
     for number, name in enumerate(("start", "end")):
-        g.output(name, g("Gather", real, g.constant(number), axis=0))
+        g.output(name, g("Gather", both, g.constant(number), axis=0))
 
 
 def _facts(subject: Subject) -> dict[str, Any]:

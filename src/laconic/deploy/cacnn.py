@@ -6,23 +6,20 @@ import sys
 
 import numpy as np
 
-from laconic.deploy.encoder import Place
 from laconic.deploy.graph import Graph
 from laconic.heads.cacnn import ContextCNN
 
 
-def context_cnn(g: Graph, head: ContextCNN, state: str, place: Place) -> str:
+def context_cnn(g: Graph, head: ContextCNN, state: str, size: str) -> str:
     """(T, h) → (T, 2)."""
-    assert place.real is not None
     width, hidden = head.width, head.weight.shape[1]
-    rows = g("Unsqueeze", place.real, g.integers(2))  # (B, L, 1)
-    x = g("Where", rows, g.reshape(state, place.size, hidden), g.constant(0.0))  # (B, L, h)
+    x = g.reshape(state, size, hidden)  # (B, L, h)
     around = [width // 2] * 2
     y = g("Conv", g("Transpose", x, perm=[0, 2, 1]), g.constant(head.first.weight), pads=around)  # (B, channels, L)
-    filters = _vectorised(g, head, y, place) if head.filters else _simple(g, head, y, place)  # (B, w, maps, h)
+    filters = _vectorised(g, head, y) if head.filters else _simple(g, head, y, size)  # (B, w, maps, h)
     mine = g.reshape(g("Mul", filters, g.constant(head.weight)), -1, width, 2, head.maps // 2, hidden)
     folded = g.reshape(g("ReduceSum", mine, g.integers(3), keepdims=0), -1, width * 2, hidden)
-    products = g("MatMul", x, g("Transpose", folded, perm=[0, 2, 1]))  # (B, L, w·2), zeros outside windows
+    products = g("MatMul", x, g("Transpose", folded, perm=[0, 2, 1]))  # (B, L, w·2)
     wide = g("Pad", products, g.integers(0, around[0], 0, 0, around[1], 0))
     logits = g.constant(head.bias)
     for p in range(width):
@@ -32,12 +29,12 @@ def context_cnn(g: Graph, head: ContextCNN, state: str, place: Place) -> str:
     return g.reshape(logits, -1, 2)
 
 
-def _vectorised(g: Graph, head: ContextCNN, y: str, place: Place) -> str:
+def _vectorised(g: Graph, head: ContextCNN, y: str) -> str:
     """Filters by a convolution along the context vector. y: (B, filters, L) → (B, w, maps, h)."""
     assert head.second is not None
     assert head.filters is not None
     hidden, around = head.weight.shape[1], [head.width // 2] * 2
-    context = g("Unsqueeze", _most(g, head, y, g("Unsqueeze", place.real or "", g.integers(1))), g.integers(1))
+    context = g("Unsqueeze", _most(g, head, y), g.integers(1))
     second, bias = head.second.weight, head.second.bias
     along = g("Conv", context, g.constant(second), *([] if bias is None else [g.constant(bias)]), pads=around)
     each = g.reshape(along, -1, head.maps, head.width, head.filters)
@@ -45,23 +42,20 @@ def _vectorised(g: Graph, head: ContextCNN, y: str, place: Place) -> str:
     return g("Slice", tiled, g.integers(0), g.integers(hidden), g.integers(3))
 
 
-def _simple(g: Graph, head: ContextCNN, y: str, place: Place) -> str:
-    """Filters by the maxima over stretches: token t of n is in stretch ⌊t·w/n⌋. y: (B, maps·h, L) → (B, w, maps, h)."""
-    real = place.real or ""
-    lengths = g("ReduceSum", g("Cast", real, to=7), g.integers(1))  # (B, 1) int64
+def _simple(g: Graph, head: ContextCNN, y: str, size: str) -> str:
+    """Filters by the maxima over stretches: token t is in stretch ⌊t·w/L⌋. y: (B, maps·h, L) → (B, w, maps, h)."""
     zero, one = g.constant(0), g.constant(1)
-    tokens = g("Range", zero, g("Gather", place.size, one), one)
-    stretch = g("Div", g("Mul", tokens, g.constant(head.width)), lengths)  # (B, L)
+    length = g("Gather", size, one)
+    stretch = g("Div", g("Mul", g("Range", zero, length, one), g.constant(head.width)), length)  # (L,)
     found = []
     for p in range(head.width):
-        inside = g("And", real, g("Equal", stretch, g.constant(p)))
-        found.append(g("Unsqueeze", _most(g, head, y, g("Unsqueeze", inside, g.integers(1))), g.integers(1)))
+        mine = g("Where", g("Equal", stretch, g.constant(p)), y, g.constant(-np.inf))  # none if L < w: relu(−∞) = 0
+        found.append(g("Unsqueeze", _most(g, head, mine), g.integers(1)))
     return g.reshape(g("Concat", *found, axis=1), -1, head.width, head.maps, head.weight.shape[1])
 
 
-def _most(g: Graph, head: ContextCNN, y: str, inside: str) -> str:
-    """relu(max + b) over the tokens inside; over none 0. y: (B, channels, L), inside: (B, 1, L) → (B, channels)."""
+def _most(g: Graph, head: ContextCNN, y: str) -> str:
+    """relu(max + b) over the tokens. y: (B, channels, L) → (B, channels)."""
     assert head.first.bias is not None
-    kept = g("Where", inside, y, g.constant(-np.inf))
-    most = g("ReduceMax", kept, g.integers(2), keepdims=0)
+    most = g("ReduceMax", y, g.integers(2), keepdims=0)
     return g("Relu", g("Add", most, g.constant(head.first.bias)))

@@ -1,19 +1,17 @@
 """Convolutional steps of heads as ONNX graphs; the formulas stand in the files of `laconic.heads` named alike.
 
-Maps are (B, channels, L, features): each window is an image of its own, padded to L tokens. A filter that looks over a
-window's edge sees zeros, as on the packed path: padding is set to zero before the first filter, and again wherever
-`laconic.heads.image` does so between windows.
+Maps are (B, channels, L, features): each window is an image of its own, and a filter that looks over its edge sees
+zeros, as on the packed path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
-from laconic.deploy.encoder import Place
 from laconic.deploy.graph import Graph
 from laconic.deploy.value import Value
 from laconic.errors import LaconicError
@@ -25,12 +23,11 @@ from laconic.heads.xception import Block, Middle, Separable, Tail
 
 @dataclass(frozen=True)
 class Maps:
-    """(B, channels, L, width); inside: (B, 1, L, 1) booleans, True on tokens, or None where all are."""
+    """(B, channels, L, width)."""
 
     name: str
     channels: int
     width: int
-    inside: str | None
 
 
 def feature_cnn(g: Graph, step: FeatureCNN, x: Value) -> Value:
@@ -51,14 +48,11 @@ def feature_cnn(g: Graph, step: FeatureCNN, x: Value) -> Value:
     return Value(g.reshape(y, -1, width), None, width)
 
 
-def token_cnn(g: Graph, step: TokenCNN, x: Value, place: Place) -> Value:
+def token_cnn(g: Graph, step: TokenCNN, x: Value, size: str) -> Value:
     """`cnn(NxN)`: (layers, T, f) or (T, f) → (T, features)."""
-    image = _image(g, x, place)
+    image = _image(g, x, size)
     bank = [_conv(g, conv, image) for conv in step.bank]
-    y = replace(
-        bank[0], name=g("Concat", *(maps.name for maps in bank), axis=1), channels=sum(m.channels for m in bank)
-    )
-    y = _relu(g, _between(g, y))
+    y = _relu(g, _stack(g, bank))
     for conv in (step.second, step.third):
         name, width = _fill_up(g, y.name, 4, 3, y.width, WIDTH)
         y = _relu(g, _conv(g, conv, replace(y, name=name, width=width)))
@@ -66,20 +60,25 @@ def token_cnn(g: Graph, step: TokenCNN, x: Value, place: Place) -> Value:
     return Value(g.reshape(g("Transpose", y.name, perm=[0, 2, 3, 1]), -1, flat), None, flat)
 
 
-def through(g: Graph, parts: Iterable[Any], x: Value, place: Place) -> Value:
+def through(g: Graph, parts: Iterable[Any], x: Value, size: str) -> Value:
     """A deep network, its parts one after the other, then the mean over the features: → (T, channels)."""
-    y = _image(g, x, place)
+    y = _image(g, x, size)
     for part in parts:
         y = _part(g, part, y)
     mean = g("ReduceMean", y.name, g.integers(3), keepdims=0)  # (B, channels, L)
     return Value(g.reshape(g("Transpose", mean, perm=[0, 2, 1]), -1, y.channels), None, y.channels)
 
 
-def _image(g: Graph, x: Value, place: Place) -> Maps:
-    """Layers, or the one, as channels, zeros on padding."""
-    inside = g("Unsqueeze", place.real, g.integers(1, 3)) if place.real else None
-    pixels = g("Transpose", g.reshape(x.name, x.layers or 1, place.size, x.width), perm=[1, 0, 2, 3])
-    return _between(g, Maps(pixels, x.layers or 1, x.width, inside))
+def _image(g: Graph, x: Value, size: str) -> Maps:
+    """Layers, or the one, as channels."""
+    pixels = g("Transpose", g.reshape(x.name, x.layers or 1, size, x.width), perm=[1, 0, 2, 3])
+    return Maps(pixels, x.layers or 1, x.width)
+
+
+def _stack(g: Graph, maps: Sequence[Maps]) -> Maps:
+    """The channels of all."""
+    name = g("Concat", *(each.name for each in maps), axis=1)
+    return replace(maps[0], name=name, channels=sum(each.channels for each in maps))
 
 
 def _part(g: Graph, part: nn.Module, x: Maps) -> Maps:
@@ -87,14 +86,14 @@ def _part(g: Graph, part: nn.Module, x: Maps) -> Maps:
     if isinstance(part, Halve):
         return _halve(g, x)
     if isinstance(part, Unit):
-        return _relu(g, _between(g, _norm(g, part.norm, _conv(g, part.conv, x))))
+        return _relu(g, _norm(g, part.norm, _conv(g, part.conv, x)))
     if isinstance(part, Module):
         return _module(g, part, x)
     if isinstance(part, Separable):
-        return _between(g, _norm(g, part.norm, _conv(g, part.pointwise, _conv(g, part.depthwise, x))))
+        return _norm(g, part.norm, _conv(g, part.pointwise, _conv(g, part.depthwise, x)))
     if isinstance(part, Block):
         y = _part(g, part.second, _relu(g, _part(g, part.first, _relu(g, x))))
-        leap = _between(g, _norm(g, part.norm, _conv(g, part.leap, x)))
+        leap = _norm(g, part.norm, _conv(g, part.leap, x))
         return replace(leap, name=g("Add", _halve(g, y).name, leap.name))
     if isinstance(part, Middle):
         y = x
@@ -118,9 +117,9 @@ def _module(g: Graph, module: Module, x: Maps) -> Maps:
         _part(g, module.one, x),
         _part(g, module.three, _part(g, module.three_reduce, x)),
         _part(g, module.five, _part(g, module.five_reduce, x)),
-        _relu(g, _between(g, _norm(g, module.pool.norm, pooled))),
+        _relu(g, _norm(g, module.pool.norm, pooled)),
     ]
-    return replace(x, name=g("Concat", *(way.name for way in ways), axis=1), channels=sum(way.channels for way in ways))
+    return _stack(g, ways)
 
 
 def _conv(g: Graph, conv: Any, x: Maps) -> Maps:
@@ -142,11 +141,6 @@ def _norm(g: Graph, norm: nn.LayerNorm, x: Maps) -> Maps:
     """ChannelNorm."""
     y = g.norm(g("Transpose", x.name, perm=[0, 2, 3, 1]), norm)
     return replace(x, name=g("Transpose", y, perm=[0, 3, 1, 2]))
-
-
-def _between(g: Graph, x: Maps) -> Maps:
-    """Zeros on padding."""
-    return x if x.inside is None else replace(x, name=g("Where", x.inside, x.name, g.constant(0.0)))
 
 
 def _relu(g: Graph, x: Maps) -> Maps:

@@ -1,8 +1,8 @@
 """`export`: a model or an ensemble as `model.onnx` in a folder that `Reader.load` opens without torch.
 
-    model.onnx       encoders and heads on a rectangle: input_ids, attention_mask and, if the model has types,
-                     token_type_ids, (batch, length) int64 each → start, end (members, batch, length), −∞ on padding; or
-                     logits (batch, labels). What the runner has to know is in the file's metadata.
+    model.onnx       encoders and heads on windows of equal length: input_ids and, if the model has types,
+                     token_type_ids, (batch, length) int64 each → start, end (members, batch, length); or logits
+                     (batch, labels). What the runner has to know is in the file's metadata.
     model.onnx.data  the large tensors, which onnxruntime maps into memory
     laconic.json     what it was made of, the settings of its windows, its threshold for "no answer" if it has one
     tokenizer.json … the tokenizer

@@ -22,6 +22,7 @@ from laconic.tune import LoRALinear
 
 OPSET = 20  # the first with Gelu; onnxruntime 1.17 and later run it
 IR = 9  # of the file format, as old as this opset allows
+ONNXRUNTIME = "com.microsoft"  # the domain of its own operators
 KEY = "laconic"  # of what the runner needs to know, as JSON among the file's metadata
 
 
@@ -72,6 +73,10 @@ class Graph:
         gain, offset = self.constant(module.weight), self.constant(module.bias)
         return self("LayerNormalization", x, gain, offset, axis=-1, epsilon=module.eps)
 
+    def attention(self, q: str, k: str, v: str, heads: int) -> str:
+        """softmax(q·kᵀ/√key)·v in every head and window. q, k: (B, L, heads·key), v: (B, L, heads·value) → as v."""
+        return self("MultiHeadAttention", q, k, v, num_heads=heads, domain=ONNXRUNTIME)
+
     def reshape(self, x: str, *shape: int | str) -> str:
         """To a shape of integers (−1: what is left) and of vectors that the graph computes."""
         parts: list[str] = []
@@ -91,7 +96,8 @@ class Graph:
         made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()]
         weights = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
         graph = helper.make_graph(self.nodes, "laconic", given, made, weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="laconic")
+        domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(ONNXRUNTIME, 1)]
+        model = helper.make_model(graph, opset_imports=domains, producer_name="laconic")
         model.ir_version = IR
         helper.set_model_props(model, {KEY: json.dumps(facts)})
         return model

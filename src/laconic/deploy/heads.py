@@ -1,8 +1,8 @@
 """Heads as ONNX graphs: for each step of a chain a function that writes what its torch module computes.
 
-As in `laconic.heads`, what flows is (layers, T, f) or (T, f); here T = B·L counts padding too. Most steps look at one
-token at a time, so that padding does no harm; those that look at neighbours are in `laconic.deploy.convolutions`. For
-classes the tokens are the first ones of each window: L = 1, and there is no padding.
+As in `laconic.heads`, what flows is (layers, T, f) or (T, f); here T = B·L. Most steps look at one token at a time;
+those that look at neighbours are in `laconic.deploy.convolutions`. For classes the tokens are the first ones of each
+window: L = 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from laconic.deploy import convolutions
 from laconic.deploy.cacnn import context_cnn
-from laconic.deploy.encoder import Place, activate
+from laconic.deploy.encoder import activate
 from laconic.deploy.graph import Graph
 from laconic.deploy.value import Value, side_by_side
 from laconic.errors import LaconicError
@@ -31,19 +31,19 @@ from laconic.heads.xception import Xception
 
 @dataclass(frozen=True)
 class Here:
-    """What a step may look at beside its input: the last state, (T, hidden), and where tokens are."""
+    """What a step may look at beside its input: the last state, (T, hidden), and the batch's size, (2,), B and L."""
 
     last: Value
-    place: Place
+    size: str
 
 
-def logits(g: Graph, head: Any, states: Sequence[str], place: Place) -> str:
+def logits(g: Graph, head: Any, states: Sequence[str], size: str) -> str:
     """From the states that a head reads, (T, h) each, for classes the pooler's output last, to (T, outputs)."""
     kind = head.to_json()["kind"]
     if isinstance(head, Chain):
-        return _chain(g, head, states, place)
+        return _chain(g, head, states, size)
     if kind == "cacnn":
-        return context_cnn(g, head, states[-1], place)
+        return context_cnn(g, head, states[-1], size)
     if kind not in ("span", "class"):
         raise LaconicError(f"a head of kind {kind!r} cannot be exported yet; write its graph in laconic.deploy.heads")
     x = states[-1]
@@ -53,10 +53,10 @@ def logits(g: Graph, head: Any, states: Sequence[str], place: Place) -> str:
     return g.dense(x, head.linear)
 
 
-def _chain(g: Graph, head: Chain, states: Sequence[str], place: Place) -> str:
+def _chain(g: Graph, head: Chain, states: Sequence[str], size: str) -> str:
     hidden = _hidden(head)
     picked = [states[number] for number in head._picked]  # the states that enter the line; the last may be skip's alone
-    here = Here(Value(states[-1], None, hidden), place)
+    here = Here(Value(states[-1], None, hidden), size)
     return _run(g, head.steps, _stack(g, picked, hidden), here).name
 
 
@@ -122,12 +122,12 @@ def _feature_cnn(g: Graph, step: FeatureCNN, x: Value, here: Here) -> Value:
 
 
 def _token_cnn(g: Graph, step: TokenCNN, x: Value, here: Here) -> Value:
-    return convolutions.token_cnn(g, step, x, here.place)
+    return convolutions.token_cnn(g, step, x, here.size)
 
 
 def _deep(g: Graph, step: Inception | Xception, x: Value, here: Here) -> Value:
     parts = (*step.stem, *step.body) if isinstance(step, Inception) else step.parts
-    return convolutions.through(g, parts, x, here.place)
+    return convolutions.through(g, parts, x, here.size)
 
 
 def _weighted(g: Graph, step: Weighted, x: Value, here: Here) -> Value:

@@ -3,8 +3,8 @@
     runner = OnnxRunner("folder/model.onnx")
     start, end = runner(packed)                # (T,) each; Reader.load("folder") is the way to answers
 
-Short windows of similar length are padded to a rectangle and run together; the rest of a rectangle is cut off again.
-Rectangles run side by side, each on one core, if that keeps all cores busy, else one after another on all cores.
+Short windows of equal length are run together, as a rectangle, longer ones alone: there is no padding. Rectangles run
+side by side, each on one core, if that keeps all cores busy, else one after another on all cores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from laconic.text.packed import Packed
 
 TOKENS = 8192  # of a call: enough rectangles to keep the cores busy to the end
 RECTANGLE = 128  # tokens; on one core larger ones were no faster or slower
-SLACK = 0.1  # windows share a rectangle if the shortest lacks at most this part of the longest
 
 
 class OnnxRunner:
@@ -63,65 +62,50 @@ class OnnxRunner:
         both = combine([SpanLogits(start, end) for start, end in members], packed.starts, self.how)
         return both.start, both.end
 
-    def apart(self, packed: Packed[np.ndarray], *, together: bool = False) -> np.ndarray:
-        """The start and end logits of each of M members: (M, 2, T) float32.
-
-        together: all windows in one rectangle, however much their lengths differ
-        """
+    def apart(self, packed: Packed[np.ndarray]) -> np.ndarray:
+        """The start and end logits of each of M members: (M, 2, T) float32."""
         self._need("span")
-        parts = []
-        places = []
-        for windows, real, found in self._results(packed, together):
-            both = np.stack(found)  # (2, M, n, L)
-            places.append(_flat(packed, windows, real))
-            parts.append(both[:, :, real])
-        logits = np.empty((parts[0].shape[1], 2, packed.tokens), np.float32)
-        logits[:, :, np.concatenate(places)] = np.concatenate(parts, 2).transpose(1, 0, 2)
+        results = list(self._results(packed))
+        logits = np.empty((len(results[0][1][0]), 2, packed.tokens), np.float32)
+        for windows, found in results:
+            logits[:, :, _places(packed, windows)] = np.stack(found, 1)  # (M, 2, n, L)
         return logits
 
-    def classes(self, packed: Packed[np.ndarray], *, together: bool = False) -> np.ndarray:
+    def classes(self, packed: Packed[np.ndarray]) -> np.ndarray:
         """The logits of each window: (n, labels) float32."""
         self._need("class")
-        windows, logits = [], []
-        for group, _, found in self._results(packed, together):
-            windows.append(group)
-            logits.append(found[0])
-        return np.concatenate(logits)[np.argsort(np.concatenate(windows))]
+        results = list(self._results(packed))
+        order = np.concatenate([windows for windows, _ in results])
+        return np.concatenate([found[0] for _, found in results])[np.argsort(order)]
 
     def _need(self, task: str) -> None:
         if self.task != task:
             raise LaconicError(f"this model was exported with a {self.task} head, and a {task} head is wanted here")
 
-    def _results(
-        self, packed: Packed[np.ndarray], together: bool
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]:
-        """The windows of each rectangle, its mask (windows, longest), False on padding, and what the model gives.
+    def _results(self, packed: Packed[np.ndarray]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """The windows of each rectangle, and what the model gives.
 
         Cores that each have a window of their own do not wait for each other after every product.
         """
         self.check(packed)
         lengths = np.asarray(packed.lengths)
-        groups = [np.arange(len(lengths))] if together else group_by_length(lengths, self.rectangle)
-        masks = [np.arange(lengths[windows].max()) < lengths[windows, None] for windows in groups]
-        tokens = [real.size for real in masks]
+        groups = group_by_length(lengths, self.rectangle)
+        tokens = [int(lengths[windows].sum()) for windows in groups]
         if self.threads == 1 or max(tokens) * self.threads > sum(tokens):  # some cores would be idle for long
-            for windows, real in zip(groups, masks):
-                yield windows, real, self._run(self.session, packed, windows, real)
+            for windows in groups:
+                yield windows, self._run(self.session, packed, windows)
             return
         self._single = self._single or _open(self.path, 1)
         run = partial(self._run, self._single, packed)
         with ThreadPoolExecutor(self.threads) as pool:  # onnxruntime lets go of Python's lock
-            yield from zip(groups, masks, pool.map(run, groups, masks))
+            yield from zip(groups, pool.map(run, groups))
 
-    def _run(self, session: Any, packed: Packed[np.ndarray], windows: np.ndarray, real: np.ndarray) -> list[np.ndarray]:
-        place = _flat(packed, windows, real)
-        given = {"attention_mask": real.astype(np.int64)}
-        for name, values in (("input_ids", packed.ids), ("token_type_ids", packed.types)):
-            rectangle = np.zeros(real.shape, np.int64)
-            rectangle[real] = values[place]
-            given[name] = rectangle
-        wanted = {node.name for node in session.get_inputs()}
-        return session.run(None, {name: value for name, value in given.items() if name in wanted})  # type: ignore[no-any-return]
+    def _run(self, session: Any, packed: Packed[np.ndarray], windows: np.ndarray) -> list[np.ndarray]:
+        places = _places(packed, windows)
+        given = {"input_ids": packed.ids[places].astype(np.int64)}
+        if self.types:
+            given["token_type_ids"] = packed.types[places].astype(np.int64)
+        return session.run(None, given)  # type: ignore[no-any-return]
 
     def check(self, packed: Packed[np.ndarray]) -> None:
         """Refuse windows that the tables cannot embed, before any work is done."""
@@ -141,15 +125,12 @@ class OnnxRunner:
 
 
 def group_by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
-    """Windows in groups, longest first, each of at most `budget` tokens with padding and within `SLACK` in length."""
+    """Windows in groups of equal length, longest first, each group of at most `budget` tokens or of one window."""
     order = np.argsort(-lengths, kind="stable")
-    groups, low = [], 0
-    while low < len(order):
-        longest = int(lengths[order[low]])
-        near = int(np.searchsorted(-lengths[order], -(1 - SLACK) * longest, side="right"))
-        high = min(near, low + max(1, budget // longest))
-        groups.append(order[low:high])
-        low = high
+    groups: list[np.ndarray] = []
+    for equal in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        most = max(1, budget // int(lengths[equal[0]]))
+        groups += [equal[low : low + most] for low in range(0, len(equal), most)]
     return groups
 
 
@@ -161,10 +142,10 @@ def usable_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _flat(packed: Packed[np.ndarray], windows: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """The place in the packed batch of each real token of a rectangle, row after row."""
-    place: np.ndarray = (packed.starts[windows].astype(np.int64)[:, None] + np.arange(real.shape[1]))[real]
-    return place
+def _places(packed: Packed[np.ndarray], windows: np.ndarray) -> np.ndarray:
+    """Where the tokens of windows of equal length are in the packed batch: (windows, length)."""
+    places: np.ndarray = packed.starts[windows].astype(np.int64)[:, None] + np.arange(packed.lengths[windows[0]])
+    return places
 
 
 def _open(path: Path, threads: int) -> Any:
@@ -195,6 +176,8 @@ def _facts(session: Any, path: str | Path) -> dict[str, Any]:
     known: Sequence[str] = ("task", "how", "longest", "parameters", "vocab", "types", "shapes")
     if missing := [key for key in known if key not in facts]:
         raise LaconicError(f"{path}: {missing[0]} is missing from its metadata; export the model again")
+    if "attention_mask" in {node.name for node in session.get_inputs()}:  # it was for padding
+        raise LaconicError(f"{path}: was exported by an older Laconic; export the model again")
     return dict(facts)
 
 

@@ -3,6 +3,7 @@
     build_reader(read_build_recipe("recipes/embedded.toml", ["data.train=train.json"]), "runs/embedded")
 
 RUN/recipe.toml   the recipe as given; each stage has its own with all defaults
+RUN/negatives.json  the unanswerable questions that `data.negatives` asks for, made once for teacher and cut
 RUN/teacher/      a run of `laconic train`
 RUN/cut/          a run of `laconic prune` on RUN/teacher/model, which it is distilled from
 RUN/model/        the reader: ONNX in int8 with its threshold for "no answer" and MODEL_CARD.md
@@ -17,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -34,14 +36,17 @@ from laconic.prune import PruneRecipe, make_prune_recipe, prune
 from laconic.score import hardware, span_quality
 from laconic.score.thresholds import Choices, choices, cross_fitted, fit_silence
 from laconic.text import Dataset, read
+from laconic.text.negatives import as_squad, make_negatives
 from laconic.train import Recipe, make_recipe, train
 from laconic.train.guard import only_one
 from laconic.train.log import Tell
 from laconic.train.recipe import flat, read_table
+from laconic.train.settings import Data, Negatives
 from laconic.train.tables import dump_toml, fill, nearest
 
 TABLES = ("data", "teacher", "cut", "card")
-TRIED = ("recipe.toml", "seconds.json", "teacher")  # what a recipe leaves that was refused by its first stage
+MADE = "negatives.json"
+TRIED = ("recipe.toml", "seconds.json", "teacher", MADE)  # what a recipe leaves that was refused by its first stage
 SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "spoken_f1")  # of the unquantised models
 
 
@@ -105,23 +110,50 @@ def build_reader(
             return dict(read_json(done))
         dataset = _evaluation(recipe)
         write_text(run / "recipe.toml", dump_toml(recipe.table))
+        data = training_data(run, recipe, say)
         say("teacher")
         with _clock(run, "teacher"):
-            taught = train(recipe.teacher, run / "teacher", device=device, tell=tell)
+            taught = train(
+                replace(recipe.teacher, data=data or recipe.teacher.data), run / "teacher", device=device, tell=tell
+            )
         say("cut")
         with _clock(run, "cut"):
-            made = replace(recipe.cut, model=str(run / "teacher" / "model"))
-            pruned = prune(made, run / "cut", device=device, tell=tell)
+            cut = replace(recipe.cut, model=str(run / "teacher" / "model"), data=data or recipe.cut.data)
+            pruned = prune(cut, run / "cut", device=device, tell=tell)
         say("quantise")
         with _clock(run, "quantise"):
             small = list(pruned["targets"].values())[-1]  # of several the smallest
             found = _quantise(run, run / "cut" / small["model"], recipe, dataset, device)
-        facts = {**_facts(recipe, taught, small), **found, "seconds": read_json(run / "seconds.json")}
+        facts = {**_facts(run, recipe, taught, small), **found, "seconds": read_json(run / "seconds.json")}
         shown = dump_toml(_named({key: value for key, value in recipe.table.items() if key != "card"}))
         write_text(run / "model" / "MODEL_CARD.md", model_card(facts, recipe.card, shown))
         facts["files"] = {path.name: path.stat().st_size for path in sorted((run / "model").iterdir())}
         write_json(done, facts)
     return facts
+
+
+def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> Data | None:
+    """The training data with RUN/negatives.json among them; None where teacher and cut want no or other negatives."""
+    data, parts = recipe.teacher.data, asdict(recipe.teacher.data.negatives)
+    same = (data, recipe.teacher.seed) == (recipe.cut.data, recipe.cut.seed)
+    if not same or not any(parts.values()) or data.fraction < 1:
+        return None
+    place = run / MADE
+    if not place.exists():
+        if tell:
+            tell("negatives")
+        with _clock(run, "negatives"):
+            questions = [question for source in data.train for question in read(source).trainable]
+            write_json(place, as_squad(make_negatives(questions, parts, recipe.teacher.seed)))
+    return replace(data, train=(*data.train, str(place)), negatives=Negatives())
+
+
+def _counts(run: Path) -> dict[str, int]:
+    """How many questions each maker has made."""
+    if not (run / MADE).exists():
+        return {}
+    articles = read_json(run / MADE)["data"]
+    return dict(Counter(q["maker"] for a in articles for p in a["paragraphs"] for q in p["qas"]))
 
 
 def _quantise(run: Path, source: Path, recipe: BuildRecipe, dataset: Dataset, device: str | None) -> dict[str, Any]:
@@ -151,7 +183,7 @@ def _fit(reader: Reader, dataset: Dataset, name: str, tokens: int) -> tuple[Sile
     return silence, these, span_quality(dataset, decoded, silence.threshold)[1]
 
 
-def _facts(recipe: BuildRecipe, taught: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(run: Path, recipe: BuildRecipe, taught: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
     """What the stages before the last have told."""
 
     def scores(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +196,7 @@ def _facts(recipe: BuildRecipe, taught: Mapping[str, Any], small: Mapping[str, A
             "teacher": {"parameters": taught["total_parameters"], "quality": scores(taught)},
             "cut": {"parameters": small["parameters"], "kept": small["cost"], "quality": scores(small)},
         },
-        "negatives": taught.get("negatives", {}),
+        "negatives": taught.get("negatives") or _counts(run),
         "versions": {**taught["versions"], **{name: version(name) for name in more}, "python": sys.version.split()[0]},
         "hardware": {**hardware(), "gpu": taught["hardware"]["gpu"]},
     }

@@ -2,6 +2,8 @@
 
 model.onnx, model.onnx.data   int8, as `laconic export --int8` writes them
 laconic.json, tokenizer.json  as in any model folder
+
+Wherever a model is named (`laconic.hub.find_model`), the word `embedded` is this one, unless a folder has that name.
 """
 
 from __future__ import annotations
@@ -9,10 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from laconic.errors import LaconicError
-from laconic.hub import ONNX, ONNX_DATA
 
 NAME = "embedded"  # the word for it, where a model is named
-FILES = (ONNX, ONNX_DATA, "laconic.json", "tokenizer.json")
+FILES = ("model.onnx", "model.onnx.data", "laconic.json", "tokenizer.json")
+ONLY_ANSWERS = (
+    "the embedded reader is an ONNX file, which answers and cannot be trained, pruned, exported or put into an "
+    "ensemble; name a model that has weights"
+)
 
 
 def embedded_folder() -> Path:
@@ -27,5 +32,9 @@ def embedded_folder() -> Path:
 
 
 def is_embedded(source: str | Path | None) -> bool:
-    """Whether a model that was named, or was not, is the embedded one. A folder of that name is ./embedded."""
-    return source is None or source == NAME or Path(source).resolve() == Path(__file__).resolve().parent
+    """Whether a model that was named, or was not, is the embedded one: by its word, or by its folder."""
+    if source is None:
+        return True
+    if Path(source).is_dir():
+        return Path(source).resolve() == Path(__file__).resolve().parent
+    return str(source) == NAME

@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from laconic.embedded import ONLY_ANSWERS, is_embedded
 from laconic.encoder.families import Family, family_of
 from laconic.encoder.families.family import translate
 from laconic.encoder.shape import Shape
@@ -108,6 +109,8 @@ def _open(source: str | Path, base: str | Path | None, above: tuple[Path, ...]) 
             f"{source}: is an ensemble, and one model is wanted here; "
             f"take one of its members, such as {files.members[0].source}"
         )
+    if is_embedded(source):
+        raise LaconicError(ONLY_ANSWERS)
     if files.weights[0].name == ONNX:
         raise LaconicError(f"{source}: is exported and can only answer; give the model that it was made of")
     here = files.description.resolve()

@@ -72,7 +72,7 @@ def check_together(members: Sequence[Checkpoint]) -> Checkpoint:
                 f"{member.files.source}: has windows of {_windows(member)}, but {lead.files.source} of "
                 f"{_windows(lead)}; all members of an ensemble must read the same windows"
             )
-        if not _same_tokens(member, lead):
+        if not same_tokens(member, lead):
             raise LaconicError(
                 f"{member.files.source}: does not have the tokenizer of {lead.files.source}; all members of an "
                 "ensemble must split texts into the same tokens"
@@ -87,7 +87,7 @@ def _windows(member: Checkpoint) -> str:
     return ", ".join(f"{key} {value}" for key, value in sorted(kept.items()))
 
 
-def _same_tokens(member: Checkpoint, lead: Checkpoint) -> bool:
+def same_tokens(member: Checkpoint, lead: Checkpoint) -> bool:
     """Whether a member's windows would be the lead's: by the bytes of the files, else by what they say."""
     if not member.files.tokenizer:
         raise LaconicError(f"{member.files.source}: has no tokenizer; tokenizer.json should lie beside the weights")

@@ -1,10 +1,11 @@
-"""What gates and cut models learn from: the task's own loss, the logits of the unpruned model, its states.
+"""What gates and cut models learn from: the task's own loss, the logits of a teacher, its states.
 
     L = task · L_task + logits · τ² · KL(p_t ‖ p_s) + states · mean over layers and units of (s − scale · t[units])²
 
 p = softmax(logits / τ) of teacher t and student s (Hinton et al. 2015): over the tokens of a window for spans, the mean
 of start and end; over the classes for classes (one logit: the squared error); over the words for each masked token, as
-`laconic.train.pretrain` counts it, and over "B follows A". The unpruned model is the teacher.
+`laconic.train.pretrain` counts it, and over "B follows A". The teacher is the unpruned model, or another that a recipe
+names (`laconic.prune.teacher`).
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ class Lesson:
     """The loss of a model on a batch, summed over its windows, as `task_loss` has it."""
 
     def __init__(self, blend: Blend, teacher: Model | None = None, view: View | None = None) -> None:
-        """teacher: the unpruned model, an object of its own, in evaluation mode; for logits and states alone."""
+        """teacher: a model of its own, in evaluation mode; for logits and states alone.
+
+        view: where the student stands in it; the same hidden units by default
+        """
         self.blend = blend
         self.teacher = teacher if blend.logits or blend.states else None
         if self.teacher is not None:

@@ -100,6 +100,7 @@ class GateSettings:
 class PruneRecipe:
     """A pruning run, described whole.
 
+    teacher: a model to distil from in place of the unpruned one; with the same tokenizer, and for states hidden size
     method: "free", elements of all dimensions compete (the paper's); "uniform", every dimension keeps the same part;
     "layers", whole layers go (`start.which` says which stay)
     ranking: "gates", by trained α; controls that train none: "magnitude", "random", "first" (the first ones stay)
@@ -110,6 +111,7 @@ class PruneRecipe:
 
     model: str
     data: Data
+    teacher: str = ""
     seed: int = 0
     method: Literal["free", "uniform", "layers"] = "free"
     ranking: Literal["gates", "magnitude", "random", "first"] = "gates"

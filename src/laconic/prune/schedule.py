@@ -38,12 +38,13 @@ from laconic.prune.probe import probe_feed
 from laconic.prune.recipe import PruneRecipe, read_prune_recipe
 from laconic.prune.search import need_optuna
 from laconic.prune.shrink import Bench, shrink
+from laconic.prune.teacher import find_teacher
 from laconic.prune.trials import search_gates
 from laconic.train.build import Prepared, check_task, prepare
 from laconic.train.checkpoint import remove_checkpoints, save_tensors, sweep
 from laconic.train.evaluation import SpanEvaluation
 from laconic.train.fit import add_heads, fit_heads
-from laconic.train.guard import Stop, exact_on_cpu, only_one
+from laconic.train.guard import Stop, exact, only_one
 from laconic.train.harness import Harness, Interrupted
 from laconic.train.log import Status, Tell
 from laconic.train.loop import make_batches, precision_of, seed_of, set_dropout
@@ -74,7 +75,7 @@ def prune(
             return dict(read_json(run / "metrics.json"))
         if recipe.search.trials and not (run / "recipe.toml").exists():
             need_optuna()
-        with exact_on_cpu(accelerator.device):
+        with exact(accelerator.device):
             return _Work(run, recipe, accelerator, stop, tell or (lambda _: None), prepared).go()
 
 
@@ -88,19 +89,19 @@ class _Work:
         tell: Tell,
         prepared: Prepared | None,
     ) -> None:
-        self.run, self.recipe = run, recipe
-        device = accelerator.device
+        self.run, self.recipe, device = run, recipe, accelerator.device
         fitted = run / "unpruned"  # with heads of pre-training that the model came without
         self.source: str | Path = fitted if (fitted / "laconic.json").exists() else recipe.model
-        teacher = load(self.source)
-        fresh = add_heads(teacher, recipe.seed) if recipe.data.task == "pretrain" else ()
-        cost = make_cost(recipe, teacher, run, str(device))
-        check_run(recipe, teacher, cost)
-        self.full = cost(teacher.encoder.shape)
-        self.rounds = plan_rounds(recipe, teacher.encoder.shape, cost)
-        training = recipe.training(teacher.head.to_json())
-        self.prepared = prepared or prepare(training, teacher)
-        check_task("the model's head", teacher.head, training, self.prepared.labels)
+        model = load(self.source)
+        fresh = add_heads(model, recipe.seed) if recipe.data.task == "pretrain" else ()
+        cost = make_cost(recipe, model, run, str(device))
+        check_run(recipe, model, cost)
+        teacher = find_teacher(recipe, model)
+        self.full = cost(model.encoder.shape)
+        self.rounds = plan_rounds(recipe, model.encoder.shape, cost)
+        training = recipe.training(model.head.to_json())
+        self.prepared = prepared or prepare(training, model)
+        check_task("the model's head", model.head, training, self.prepared.labels)
         feed = self.prepared.feed(device, recipe.seed)
         for settings in (recipe.gates.optimisation(), recipe.recovery):
             make_batches(feed.lengths, settings, recipe.seed, 1)
@@ -110,10 +111,11 @@ class _Work:
             raise LaconicError("recipe: data.held_out is 0; heads of pre-training are fitted by a held-out loss")
         write_text(_asked(run, bool(recipe.search.trials)), recipe.to_toml())  # now that it is known to be sound
         if isinstance(feed, MaskedFeed) and fresh:
-            self._fit(teacher, feed, fresh, tell)
-        teacher.to(device).eval().requires_grad_(False)
+            self._fit(model, feed, fresh, tell)
+        for one in (model, teacher):
+            one.to(device).eval().requires_grad_(False)
         identity = self.prepared.identity
-        self.bench = Bench(recipe, teacher, cost, feed, probe, half, identity, accelerator, stop, tell)
+        self.bench = Bench(recipe, model, teacher, cost, feed, probe, half, identity, accelerator, stop, tell)
 
     def _fit(self, model: Model, feed: MaskedFeed, names: Collection[str], tell: Tell) -> None:
         """Heads of pre-training learn first, and alone, where the model came without them."""
@@ -125,9 +127,9 @@ class _Work:
 
     def go(self) -> dict[str, Any]:
         """All rounds that are not done yet."""
-        place, teacher = self.run / "unpruned.json", self.bench.teacher
+        place, model = self.run / "unpruned.json", self.bench.unpruned
         if not place.exists():
-            write_json(place, {**self._sizes(teacher), "loss": self.bench.loss(teacher), **self._quality(teacher)})
+            write_json(place, {**self._sizes(model), "loss": self.bench.loss(model), **self._quality(model)})
         if self.recipe.search.trials:
             self._search()
         for now in self.rounds:
@@ -141,6 +143,8 @@ class _Work:
             "unpruned": read_json(place),
             "targets": {r.target: read_json(self.run / r.target / "metrics.json") for r in self.rounds if r.target},
         }
+        more = {"teacher": self.recipe.teacher, "negatives": self.prepared.examples.negatives}
+        facts |= {key: value for key, value in more.items() if value}
         if (self.run / "search.json").exists():
             facts["search"] = read_json(self.run / "search.json")
         write_json(self.run / "metrics.json", facts)
@@ -234,7 +238,7 @@ class _Work:
     def _before(self, now: Round) -> tuple[Model, View]:
         """The model that a round begins from, and where it stands in the unpruned one."""
         if now.before == 0:
-            return load(self.source), View.whole(self.bench.teacher.encoder.shape)
+            return load(self.source), View.whole(self.bench.unpruned.encoder.shape)
         past = self.rounds[now.before - 1]
         return load(self._place(past)), self._view(past)
 

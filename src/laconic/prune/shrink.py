@@ -36,9 +36,14 @@ FLOOR = 0.1  # the least |α| of what stays: weights near 0 on both sides of a p
 
 @dataclass(frozen=True)
 class Bench:
-    """What all rounds of a run share. probe: the windows on which losses are compared; half: in bf16"""
+    """What all rounds of a run share.
+
+    unpruned: the model as it came; teacher: what is distilled from, the same object if the recipe names no other
+    probe: the windows on which losses are compared; half: in bf16
+    """
 
     recipe: PruneRecipe
+    unpruned: Model
     teacher: Model
     cost: Cost
     feed: Feed | MaskedFeed

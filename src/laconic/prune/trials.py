@@ -48,8 +48,8 @@ def search_gates(bench: Bench, run: Path, source: str | Path, prepared: Prepared
     source: the unpruned model, with its heads; prepared: the data of the run; trial: prunes, and gives its metrics
     """
     recipe, search, why = bench.recipe, bench.recipe.search, ""
-    held = hold_out(recipe, prepared, Tokens.load(bench.teacher.origin.tokenizer[0].parent))
-    quality = held.evaluate(bench.teacher, str(bench.accelerator.device), precision_of(recipe.recovery))[1]
+    held = hold_out(recipe, prepared, Tokens.load(bench.unpruned.origin.tokenizer[0].parent))
+    quality = held.evaluate(bench.unpruned, str(bench.accelerator.device), precision_of(recipe.recovery))[1]
     by, unpruned = main_score(quality)
     about = {"by": by, "windows": quality["windows"], "unpruned": unpruned}
     study = open_study(run, search, recipe.seed)

@@ -145,7 +145,7 @@ class Names:
         self._rows = {name: i for i, name in enumerate(self.common)}
         empty = np.zeros((0, len(self._columns)), np.float32)
         self._counts = np.concatenate([empty, *(self._count(self.around[name])[None] for name in self.common)])
-        self._vectors = self._weigh(self._counts)
+        self._by_feature = np.ascontiguousarray(self._weigh(self._counts).T)  # (features, n)
 
     def of_article(self, title: str) -> np.ndarray:
         """Which of the common names stand in an article, (n,); none where the title names no article."""
@@ -167,7 +167,9 @@ class Names:
         row = self._rows.get(mention.text)
         wanted = self._count(self.around[mention.text]) if row is None else self._counts[row].copy()
         wanted += self._count(Counter(dict.fromkeys(mention.around, SLOT)))
-        return np.asarray(self._vectors @ self._weigh(wanted[None])[0])
+        vector = self._weigh(wanted[None])[0]
+        (there,) = vector.nonzero()  # a few dozen of the features
+        return np.asarray(vector[there] @ self._by_feature[there])
 
     def _count(self, around: Counter[str]) -> np.ndarray:
         counts = np.zeros(len(self._columns), np.float32)

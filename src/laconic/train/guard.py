@@ -1,7 +1,8 @@
-"""What keeps a run safe: signals become a flag, one process a folder, and CPU results that repeat to the bit."""
+"""What keeps a run safe: signals become a flag, one process a folder, and results that repeat to the bit."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -64,14 +65,18 @@ def only_one(run: Path) -> Iterator[None]:
 
 
 @contextmanager
-def exact_on_cpu(device: torch.device) -> Iterator[None]:
-    """On the CPU, sums in a fixed order: torch otherwise adds the gradients of a gather in the order of threads."""
+def exact(device: torch.device) -> Iterator[None]:
+    """Sums in a fixed order, so that two runs give the same weights on the same machine.
+
+    Otherwise torch adds the gradients of a gather in the order of threads, on the CPU as on CUDA.
+    """
     guard: Any = torch.utils.deterministic  # by default it also fills fresh memory, which costs a pass over it
+    if device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # of fixed size, as cuBLAS wants for it
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     fill = guard.fill_uninitialized_memory
-    if device.type == "cpu":
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        guard.fill_uninitialized_memory = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    guard.fill_uninitialized_memory = False
     try:
         yield
     finally:

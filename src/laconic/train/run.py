@@ -27,7 +27,7 @@ from laconic.files import read_json, write_json, write_text
 from laconic.train.build import Prepared, build_model, check_task, prepare
 from laconic.train.checkpoint import remove_checkpoints, sweep
 from laconic.train.evaluation import SpanEvaluation
-from laconic.train.guard import Stop, exact_on_cpu, only_one
+from laconic.train.guard import Stop, exact, only_one
 from laconic.train.harness import EVERY, Harness, Interrupted
 from laconic.train.log import Tell
 from laconic.train.loop import Loop, precision_of
@@ -66,8 +66,7 @@ def train(
             (run / TUNED).unlink(missing_ok=True)
             return dict(read_json(run / "metrics.json")) if accelerator.is_main_process else {}
         work = _Work(run, recipe, accelerator, stop, tensorboard, tell)
-        with exact_on_cpu(accelerator.device):
-            return work.go(prepared)
+        return work.go(prepared)
 
 
 @dataclass
@@ -91,13 +90,16 @@ class _Work:
             write_text(self.run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
         tuned = (self.run / TUNED).exists()
         self.accelerator.wait_for_everyone()  # so that none finds what another has just written
-        facts: dict[str, Any] = read_json(self.run / TUNED) if tuned else self._tune(loop, prepared)
+        with exact(self.accelerator.device):
+            facts: dict[str, Any] = read_json(self.run / TUNED) if tuned else self._tune(loop, prepared)
         remove_checkpoints(self.run)
         del loop, model  # the stages load the encoder anew
         self.accelerator.free_memory()
         if recipe.frozen.heads and isinstance(feed, Feed):
             options = (self.stop, self.tensorboard, self.tell)
-            stages = run_stages(self.run, recipe, prepared, feed, self.accelerator, *options)
+            device = self.accelerator.device  # on CUDA nobody has timed heads of convolutions with it
+            with exact(device) if device.type == "cpu" else nullcontext():
+                stages = run_stages(self.run, recipe, prepared, feed, self.accelerator, *options)
             facts = {**facts, "frozen": stages}
         if main:
             write_json(self.run / "metrics.json", facts)
