@@ -16,7 +16,8 @@ from laconic.errors import LaconicError
 from laconic.prune import Search, make_prune_recipe, open_study, prune, read_prune_recipe
 from laconic.prune.loops import GateLoop
 from laconic.prune.trials import hold_out
-from laconic.text import Tokens, targets
+from laconic.text import Tokens, read, targets
+from laconic.text.negatives import make_negatives
 from laconic.train import Interrupted, make_recipe, prepare, train
 from train.material import make_model, make_questions, table
 
@@ -230,6 +231,19 @@ class TestHoldOut:
         ]
         assert sorted(pairs) == sorted(everything)
         assert hold_out(made, whole, tokens).identity == held.identity
+
+    def test_made_questions_are_learnt_and_judge_nothing(self, material):
+        made, model = recipe(material, negatives={"moved": 0.5}), load(material.model)
+        whole = prepare(made.training(), model)
+        held = hold_out(made, whole, Tokens.load(model.origin.tokenizer[0].parent))
+        asked = read(str(material.train)).questions
+        (passage,) = {question.context for question in held.evaluation.dataset.questions}
+        assert {q.id for q in held.evaluation.dataset.questions} == {q.id for q in asked if q.context == passage}
+        number = whole.examples.negatives["moved"]
+        added = make_negatives([q for q in asked if q.trainable], {"moved": 0.5})
+        elsewhere = sum(one.question.context != passage for one in added)
+        assert 0 < elsewhere < number == len(added)
+        assert len(np.unique(held.examples.windows.question)) == len(asked) - len(held.evaluation.dataset) + elsewhere
 
     def test_rows_of_classes(self, material):
         made, model = recipe(material, task="answerable"), load(material.model)

@@ -34,7 +34,7 @@ from laconic.train.harness import Interrupted
 from laconic.train.loop import precision_of
 from laconic.train.pretrain import PretrainEvaluation
 from laconic.train.settings import Data
-from laconic.train.spans import Examples, part_of
+from laconic.train.spans import Examples, part_of, with_negatives
 
 PART, MOST = 0.1, 2048  # of the questions or rows, held out
 MAIN = ("best_f1", "acc", "mcc", "pearson", "f1")  # the first that the task has is its main score
@@ -84,34 +84,36 @@ def main_score(quality: dict[str, Any]) -> tuple[str, float]:
 
 
 def hold_out(recipe: PruneRecipe, prepared: Prepared, tokens: Tokens) -> Prepared:
-    """The training data of a run in two: what to learn from, and what to be judged by."""
+    """The training data of a run in two: what to learn from, and what to be judged by, of which nothing was made up."""
     data, examples = recipe.data, prepared.examples
     count = int(examples.windows.question[-1]) + 1
-    asked = _questions(data, recipe.seed) if data.task in ("span", "answerable") else None
+    asked, made = _questions(data, recipe.seed) if data.task in ("span", "answerable") else (None, 0)
     groups: list[Any] = [question.context for question in asked.questions] if asked else list(range(count))
-    passages = list(dict.fromkeys(groups))
+    passages = list(dict.fromkeys(groups[: count - made]))
     chosen = set(part_of(passages, min(PART, MOST / count), recipe.seed))
     if len(chosen) == len(passages):
         raise LaconicError(f"{', '.join(data.train)}: too little to hold a part out for the search; give more data")
     out = np.array([group in chosen for group in groups])
-    learnt, judged = _rows(examples, np.flatnonzero(~out)), _rows(examples, np.flatnonzero(out))
+    kept = np.flatnonzero(out[: count - made])
+    learnt, judged = _rows(examples, np.flatnonzero(~out)), _rows(examples, kept)
     evaluation: SpanEvaluation | ClassEvaluation | PretrainEvaluation
     if prepared.vocabulary is not None:
         evaluation = PretrainEvaluation(judged, prepared.vocabulary)
     elif asked and data.task == "span":
-        dataset = replace(asked, questions=[asked.questions[i] for i in np.flatnonzero(out)])
+        dataset = replace(asked, questions=[asked.questions[i] for i in kept])
         evaluation = SpanEvaluation(dataset, judged.windows, tokens, recipe.max_answer_tokens)
     else:
         evaluation = ClassEvaluation(_classes(data, judged))
     return replace(prepared, examples=learnt, evaluation=evaluation)
 
 
-def _questions(data: Data, seed: int) -> Dataset:
-    """The questions that a run learns from, as `laconic.train` numbers them in its windows."""
+def _questions(data: Data, seed: int) -> tuple[Dataset, int]:
+    """The questions that a run learns from, as `laconic.train` numbers them; how many of them, the last, are made."""
     sources = [read(source) for source in data.train]
     found = [q for source in sources for q in source.questions if q.trainable or data.task == "answerable"]
     version = max(source.version for source in sources)
-    return Dataset(part_of(found, data.fraction, seed), Report(", ".join(data.train)), version)
+    questions, made = with_negatives(part_of(found, data.fraction, seed), data.negatives, seed)
+    return Dataset(questions, Report(", ".join(data.train)), version), sum(made.values())
 
 
 def _classes(data: Data, examples: Examples) -> ClassData:
