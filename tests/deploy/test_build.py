@@ -120,6 +120,17 @@ def test_unanswerable_questions_are_made_once_for_both(built, place):
     assert f"{len(made)} moved" in (run / "model/MODEL_CARD.md").read_text()
 
 
+def test_questions_of_another_recipe_are_made_anew(place, tmp_path):
+    """A recipe that was refused after its questions were made leaves them behind."""
+    for part in (0.5, 0.25, 0.25):
+        before = (tmp_path / "negatives.json").stat().st_mtime_ns if part == 0.25 else 0
+        recipe = read_build_recipe(RECIPE, words(place, f"data.negatives.moved={part}"))
+        stages.training_data(tmp_path, recipe)
+        asked = len(read(place / "train.json").trainable)
+        assert len(read(tmp_path / "negatives.json").questions) == round(part * asked)
+    assert (tmp_path / "negatives.json").stat().st_mtime_ns == before
+
+
 def test_stages_with_data_of_their_own_make_their_own(place, tmp_path):
     recipe = read_build_recipe(RECIPE, words(place, "cut.seed=1"))
     assert stages.training_data(tmp_path, recipe) is None

@@ -2,13 +2,13 @@
 
     build_reader(read_build_recipe("recipes/embedded.toml", ["data.train=train.json"]), "runs/embedded")
 
-RUN/recipe.toml   the recipe as given; each stage has its own with all defaults
+RUN/recipe.toml     the recipe as given; each stage has its own with all defaults
 RUN/negatives.json  the unanswerable questions that `data.negatives` asks for, made once for teacher and cut
-RUN/teacher/      a run of `laconic train`
-RUN/cut/          a run of `laconic prune` on RUN/teacher/model, which it is distilled from
-RUN/model/        the reader: ONNX in int8 with its threshold for "no answer" and MODEL_CARD.md
-RUN/seconds.json  of each stage so far, over all interruptions
-RUN/build.json    what came out; written last
+RUN/teacher/        a run of `laconic train`
+RUN/cut/            a run of `laconic prune` on RUN/teacher/model, which it is distilled from
+RUN/model/          the reader: ONNX in int8 with its threshold for "no answer" and MODEL_CARD.md
+RUN/seconds.json    of each stage so far, over all interruptions
+RUN/build.json      what came out; written last
 
 A stage that was interrupted goes on by its own means, and one that is finished is not done again.
 """
@@ -124,7 +124,13 @@ def build_reader(
         with _clock(run, "quantise"):
             small = list(pruned["targets"].values())[-1]  # of several the smallest
             found = _quantise(run, run / "cut" / small["model"], recipe, dataset, device)
-        facts = {**_facts(run, recipe, taught, small), **found, "seconds": read_json(run / "seconds.json")}
+        made = _counts(run) if data else taught.get("negatives", {})
+        facts = {
+            **_facts(recipe, taught, small),
+            "negatives": made,
+            **found,
+            "seconds": read_json(run / "seconds.json"),
+        }
         shown = dump_toml(_named({key: value for key, value in recipe.table.items() if key != "card"}))
         write_text(run / "model" / "MODEL_CARD.md", model_card(facts, recipe.card, shown))
         facts["files"] = {path.name: path.stat().st_size for path in sorted((run / "model").iterdir())}
@@ -139,19 +145,19 @@ def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> D
     if not same or not any(parts.values()) or data.fraction < 1:
         return None
     place = run / MADE
-    if not place.exists():
+    origin = {"train": list(data.train), "parts": parts, "seed": recipe.teacher.seed}
+    if not place.exists() or read_json(place).get("origin") != origin:  # of a recipe that was refused later, say
         if tell:
             tell("negatives")
         with _clock(run, "negatives"):
             questions = [question for source in data.train for question in read(source).trainable]
-            write_json(place, as_squad(make_negatives(questions, parts, recipe.teacher.seed)))
+            made = as_squad(make_negatives(questions, parts, recipe.teacher.seed))
+            write_json(place, {**made, "origin": origin})
     return replace(data, train=(*data.train, str(place)), negatives=Negatives())
 
 
 def _counts(run: Path) -> dict[str, int]:
     """How many questions each maker has made."""
-    if not (run / MADE).exists():
-        return {}
     articles = read_json(run / MADE)["data"]
     return dict(Counter(q["maker"] for a in articles for p in a["paragraphs"] for q in p["qas"]))
 
@@ -183,7 +189,7 @@ def _fit(reader: Reader, dataset: Dataset, name: str, tokens: int) -> tuple[Sile
     return silence, these, span_quality(dataset, decoded, silence.threshold)[1]
 
 
-def _facts(run: Path, recipe: BuildRecipe, taught: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(recipe: BuildRecipe, taught: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
     """What the stages before the last have told."""
 
     def scores(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +202,6 @@ def _facts(run: Path, recipe: BuildRecipe, taught: Mapping[str, Any], small: Map
             "teacher": {"parameters": taught["total_parameters"], "quality": scores(taught)},
             "cut": {"parameters": small["parameters"], "kept": small["cost"], "quality": scores(small)},
         },
-        "negatives": taught.get("negatives") or _counts(run),
         "versions": {**taught["versions"], **{name: version(name) for name in more}, "python": sys.version.split()[0]},
         "hardware": {**hardware(), "gpu": taught["hardware"]["gpu"]},
     }
