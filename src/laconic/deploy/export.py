@@ -29,6 +29,7 @@ from laconic.answer.silence import KEY, stored_silence
 from laconic.deploy import verify
 from laconic.deploy.build import Subject, build, open_subject
 from laconic.deploy.graph import OPSET
+from laconic.deploy.loud import listen
 from laconic.deploy.onnx_runner import OnnxRunner
 from laconic.deploy.quantise import quantise
 from laconic.encoder.checkpoint import FORMAT
@@ -84,7 +85,7 @@ def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: 
 
 def _write(subject: Subject, part: Path, tokens: Tokens | None, data: Dataset | None, *, int8: bool) -> dict[str, Any]:
     """Write model.onnx, in float32 or, once that is known to be right, in int8; return what was measured."""
-    model = build(subject)
+    model = build(subject, [listen(body.encoder, tokens) for body in subject.bodies] if int8 else ())
     small = quantise(model) if int8 else None
     with tempfile.TemporaryDirectory() as elsewhere:
         path = (Path(elsewhere) if int8 else part) / ONNX

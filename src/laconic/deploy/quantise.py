@@ -5,7 +5,7 @@
 
 These are the nodes that onnxruntime's `quantize_dynamic` writes (and its optimiser fuses when a file is loaded), but
 for embeddings, to which it gives one scale a table. Products with a constant matrix and tables are converted, all else
-stays.
+stays. What goes into a product has one range, which is why loud values are best apart (`laconic.deploy.loud`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-SMALL = 1024  # numbers; constants below it are not worth it
+SMALL, NARROW = 1024, 8  # numbers, and rows or columns; constants below either are not worth it
 
 
 def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -31,6 +31,7 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
             tensor is None
             or len(tensor.dims) != 2
             or np.prod(tensor.dims) < SMALL
+            or min(tensor.dims) < NARROW
             or tensor.data_type != TensorProto.FLOAT
         ):
             nodes.append(node)

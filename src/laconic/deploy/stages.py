@@ -3,7 +3,7 @@
     build_reader(read_build_recipe("recipes/embedded.toml", ["data.train=train.json"]), "runs/embedded")
 
 RUN/recipe.toml     the recipe as given; each stage has its own with all defaults
-RUN/negatives.json  the unanswerable questions that `data.negatives` asks for, made once for teacher and cut
+RUN/negatives.json  the unanswerable questions that the teacher asks for; a cut that asks for the same ones has them too
 RUN/teacher/        a run of `laconic train`
 RUN/cut/            a run of `laconic prune` on RUN/teacher/model, which it is distilled from
 RUN/model/          the reader: ONNX in int8 with its threshold for "no answer" and MODEL_CARD.md
@@ -110,21 +110,19 @@ def build_reader(
             return dict(read_json(done))
         dataset = _evaluation(recipe)
         write_text(run / "recipe.toml", dump_toml(recipe.table))
-        data = training_data(run, recipe, say)
+        lessons, cut_lessons = training_data(run, recipe, say)
         say("teacher")
         with _clock(run, "teacher"):
-            taught = train(
-                replace(recipe.teacher, data=data or recipe.teacher.data), run / "teacher", device=device, tell=tell
-            )
+            taught = train(replace(recipe.teacher, data=lessons), run / "teacher", device=device, tell=tell)
         say("cut")
         with _clock(run, "cut"):
-            cut = replace(recipe.cut, model=str(run / "teacher" / "model"), data=data or recipe.cut.data)
+            cut = replace(recipe.cut, model=str(run / "teacher" / "model"), data=cut_lessons)
             pruned = prune(cut, run / "cut", device=device, tell=tell)
         say("quantise")
         with _clock(run, "quantise"):
             small = list(pruned["targets"].values())[-1]  # of several the smallest
             found = _quantise(run, run / "cut" / small["model"], recipe, dataset, device)
-        made = _counts(run) if data else taught.get("negatives", {})
+        made = taught.get("negatives") or (_counts(run) if lessons is not recipe.teacher.data else {})
         facts = {
             **_facts(recipe, taught, small),
             "negatives": made,
@@ -138,12 +136,14 @@ def build_reader(
     return facts
 
 
-def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> Data | None:
-    """The training data with RUN/negatives.json among them; None where teacher and cut want no or other negatives."""
+def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> tuple[Data, Data]:
+    """The data of teacher and cut, with RUN/negatives.json in place of the negatives that the teacher asks for.
+
+    A cut with the same data and seed has the same file; one that asks for others makes its own, or has none.
+    """
     data, parts = recipe.teacher.data, asdict(recipe.teacher.data.negatives)
-    same = (data, recipe.teacher.seed) == (recipe.cut.data, recipe.cut.seed)
-    if not same or not any(parts.values()) or data.fraction < 1:
-        return None
+    if not any(parts.values()) or data.fraction < 1:
+        return data, recipe.cut.data
     place = run / MADE
     origin = {"train": list(data.train), "parts": parts, "seed": recipe.teacher.seed}
     if not place.exists() or read_json(place).get("origin") != origin:  # of a recipe that was refused later, say
@@ -153,7 +153,9 @@ def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> D
             questions = [question for source in data.train for question in read(source).trainable]
             made = as_squad(make_negatives(questions, parts, recipe.teacher.seed))
             write_json(place, {**made, "origin": origin})
-    return replace(data, train=(*data.train, str(place)), negatives=Negatives())
+    joined = replace(data, train=(*data.train, str(place)), negatives=Negatives())
+    same = (data, recipe.teacher.seed) == (recipe.cut.data, recipe.cut.seed)
+    return joined, joined if same else recipe.cut.data
 
 
 def _counts(run: Path) -> dict[str, int]:
