@@ -1,0 +1,130 @@
+"""When to stay silent where much is read: one question of a passage, of its article, of all articles, by three rules.
+
+    python benchmarks/stretches.py --data validation.json.gz [--model READER] [--read 40] [--each 25]
+
+Of every article and kind `--each` questions are drawn. Every window gives its best span and its own null score; then
+
+    all    the best span of all windows against the smallest null score of all, as for the windows of one passage
+    own    the same span against the null score of its own window
+    margin the span of the window in which a span is furthest ahead of that window's own null score
+
+F1 at the reader's stored threshold, which was fitted on single passages; in brackets with the threshold fitted on half of
+the articles and scored on the others, the mean of all ways to halve them. A question without an answer in its passage may
+have one elsewhere: that counts as wrong here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from laconic import Reader
+from laconic.answer.decode import decode
+from laconic.answer.search import _parts, stretches
+from laconic.score import score_squad2
+from laconic.text import Question, make_windows, read
+
+RULES = ("all", "own", "margin")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the windows of one question gave. score, null: (windows,), the best span's and [CLS]'s; text: the spans'."""
+
+    score: np.ndarray
+    null: np.ndarray
+    text: list[str]
+
+    def by(self, rule: str) -> tuple[str, float]:
+        """The answer that would be given, and how far "no answer" is ahead of it."""
+        best = int(self.score.argmax())
+        if rule == "margin":
+            best = int((self.null - self.score).argmin())
+        null = self.null.min() if rule == "all" else self.null[best]
+        return self.text[best], float(null - self.score[best])
+
+
+def draw(questions: Sequence[Question], each: int) -> list[Question]:
+    """So many questions of every article and kind, always the same ones."""
+    groups: dict[tuple[str, bool], list[Question]] = {}
+    for question in questions:
+        groups.setdefault((question.title, question.impossible), []).append(question)
+    drawn = np.random.default_rng(0)
+    return [
+        group[i]
+        for group in groups.values()
+        for i in np.sort(drawn.choice(len(group), min(each, len(group)), replace=False))
+    ]
+
+
+def look(reader: Reader, question: str, texts: Sequence[str], most: int) -> Seen:
+    """Read the stretches that `laconic ask --read` would read of these texts, window by window."""
+    parts = _parts(question, texts, stretches(texts), most)
+    asked = [Question(str(i), question, texts[p.document][p.begin : p.past], ()) for i, p in enumerate(parts)]
+    windows = make_windows(asked, reader.tokens, max_length=reader.max_length, step=reader.step)
+    contexts = [asked[i].context for i in windows.question]
+    alone = replace(windows, question=np.arange(len(windows)))  # every window as if it were a passage
+    found = decode(alone, reader.logits(windows), contexts, n_best=1)
+    best = [found.answers(i, float("inf"))[0] for i in range(len(contexts))]
+    return Seen(np.array([span.score for span in best]), np.array(found.null), [span.text for span in best])
+
+
+def f1(questions: Sequence[Question], chosen: Sequence[tuple[str, float]], limit: float) -> dict[str, float]:
+    """Official figures if all beyond a limit are refused."""
+    given = {q.id: text if margin <= limit else "" for q, (text, margin) in zip(questions, chosen)}
+    return score_squad2(questions, given).summary()
+
+
+def cross_fitted(questions: Sequence[Question], chosen: Sequence[tuple[str, float]]) -> float:
+    """The mean F1 of halves of the articles, each at the threshold that is best for the other half."""
+    right = np.array([f1([q], [(text, 0.0)], 0.0)["f1"] for q, (text, _) in zip(questions, chosen)])
+    silent = np.array([100.0 * q.impossible for q in questions])
+    margin = np.array([margin for _, margin in chosen])
+    article = np.array([q.title for q in questions])
+    names = sorted(set(article))
+    found = []
+    for half in combinations(names, len(names) // 2):
+        fit = np.isin(article, half)
+        limits = np.append(np.sort(margin[fit]), -np.inf)
+        gains = [np.where(margin[fit] <= limit, right[fit], silent[fit]).mean() for limit in limits]
+        limit = limits[int(np.argmax(gains))]
+        found.append(np.where(margin[~fit] <= limit, right[~fit], silent[~fit]).mean())
+    return float(np.mean(found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, help="a SQuAD 2.0 file of several articles")
+    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--read", type=int, default=40, help="stretches of all articles together")
+    parser.add_argument("--each", type=int, default=25, help="questions of every article and kind")
+    options = parser.parse_args()
+    reader, every = Reader.load(options.model), read(options.data).questions
+    questions = draw(every, options.each)
+    articles: dict[str, dict[str, None]] = {}
+    for question in every:
+        articles.setdefault(question.title, {})[question.context] = None
+    texts = {name: "\n\n".join(passages) for name, passages in articles.items()}
+    limit = reader.silence.threshold
+    print(f"{len(questions)} questions, threshold {limit:.3f}\n\n| what is read | windows | rule | F1 | with | without |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for name, documents, most in (
+        ("the passage", lambda q: [q.context], 0),
+        ("its article as one text", lambda q: [texts[q.title]], 0),
+        (f"all articles, --read {options.read}", lambda q: list(texts.values()), options.read),
+    ):
+        seen = [look(reader, q.question, documents(q), most) for q in questions]
+        count = np.mean([len(one.score) for one in seen])
+        for rule in RULES:
+            chosen = [one.by(rule) for one in seen]
+            scores = f1(questions, chosen, limit)
+            cells = [name, f"{count:.1f}", rule, f"{scores['f1']:.1f} ({cross_fitted(questions, chosen):.1f})"]
+            print(f"| {' | '.join(cells)} | {scores['HasAns_f1']:.1f} | {scores['NoAns_f1']:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
