@@ -8,9 +8,9 @@ Of every article and kind `--each` questions are drawn. Every window gives its b
     own    the same span against the null score of its own window
     margin the span of the window in which a span is furthest ahead of that window's own null score
 
-F1 at the reader's stored threshold, which was fitted on single passages; in brackets with the threshold fitted on half of
-the articles and scored on the others, the mean of all ways to halve them. A question without an answer in its passage may
-have one elsewhere: that counts as wrong here.
+F1 at the reader's stored threshold, which was fitted on single passages; in brackets with the threshold fitted on half
+of the articles and scored on the others, the mean of all ways to halve them. A question without an answer in its passage
+may have one elsewhere: that counts as wrong here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import numpy as np
 
 from laconic import Reader
 from laconic.answer.decode import decode
-from laconic.answer.search import _parts, stretches
+from laconic.answer.retrieve import stretches
+from laconic.answer.search import _parts
 from laconic.score import score_squad2
 from laconic.text import Question, make_windows, read
 
@@ -110,7 +111,8 @@ def main() -> None:
         articles.setdefault(question.title, {})[question.context] = None
     texts = {name: "\n\n".join(passages) for name, passages in articles.items()}
     limit = reader.silence.threshold
-    print(f"{len(questions)} questions, threshold {limit:.3f}\n\n| what is read | windows | rule | F1 | with | without |")
+    print(f"{len(questions)} questions, threshold {limit:.3f}\n")
+    print("| what is read | windows | rule | F1 | with | without |")
     print("|---|---|---|---|---|---|", flush=True)
     for name, documents, most in (
         ("the passage", lambda q: [q.context], 0),
