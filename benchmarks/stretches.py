@@ -9,7 +9,7 @@ Of every article and kind `--each` questions are drawn. Every window gives its b
     margin the span of the window in which a span is furthest ahead of that window's own null score
 
 F1 at the reader's stored threshold, which was fitted on single passages; in brackets with the threshold fitted on half
-of the articles and scored on the others, the mean of all ways to halve them. A question without an answer in its passage
+of the articles and scored on the others, the mean of all ways to halve them. A question with no answer in its passage
 may have one elsewhere: that counts as wrong here.
 """
 
