@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from answer.planted import planted_reader
@@ -30,6 +31,32 @@ def test_blocks_give_the_answer_of_the_whole(minilm, monkeypatch, at):
         assert found.hits[0].document == 1
         assert found.hits[0].answer.start == text.index("heron")
         assert found.null_minus_best == whole.null_minus_best == -8.0
+
+
+def test_a_span_is_compared_with_the_null_score_of_its_own_window(minilm):
+    """A loop over windows, each with logits of its own: the least of null − best wins, not the highest score."""
+    reader = planted_reader(minilm, "heron")
+    planted, drawn = reader.runner, np.random.default_rng(0)
+
+    def noisy(packed):
+        start, end = planted(packed)
+        for first, past in zip(packed.starts[:-1], packed.starts[1:]):
+            shift, silent = drawn.normal(0, 5, 2)
+            for logits in (start, end):
+                logits[first:past] += shift
+                logits[first] += silent
+            rows.append((start[first] + end[first], start[first:past].max() + end[first:past].max()))
+        return start, end
+
+    noisy.budget = planted.budget
+    reader.runner, rows = noisy, []
+    texts = [long_text(4000, "heron", 2000), "A heron.", FILLER, long_text(3000, "heron", 100)]
+    found = reader.find("What?", texts, top=3, threshold=math.inf, read=0)
+    assert len(rows) > 6
+    margins = [null - best for null, best in rows if best > null]  # elsewhere [CLS] itself is the largest
+    assert found.null_minus_best == pytest.approx(min(margins), abs=1e-4)
+    assert min(null for null, _ in rows) - max(best for _, best in rows) < found.null_minus_best - 1
+    assert [hit.probability for hit in found.hits] == sorted((hit.probability for hit in found.hits), reverse=True)
 
 
 def test_memory_is_bounded_by_blocks(minilm, monkeypatch):

@@ -24,6 +24,7 @@ OVERLAP = 3000  # … and read again in the next block: more than a window holds
 WINDOWS = 64  # run together, between two looks at the progress
 
 Place = tuple[int, int, int]  # document, start, end
+Best = dict[Place, tuple[float, Answer]]  # how far the null score of its window is ahead of a span, and the span
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Found:
 
     - hits: the answers, best first; none where `null_minus_best` is above the threshold: "no answer" wins
     - refused: the best answer where "no answer" wins, if there is a span at all
-    - null_minus_best: how far "no answer" is ahead of the best span; +inf if there is no span at all
+    - null_minus_best: how far "no answer" is ahead of the best span in its window; +inf if there is no span at all
     - threshold: the one that was used
     - no_answer: the probability that what was read does not hold the answer
     - read, stretches: how many stretches were read, and how many the texts have
@@ -68,7 +69,10 @@ def find(
     step: int | None = None,
     progress: Progress | None = None,
 ) -> Found:
-    """The best answers by Devlin's rule, whose scores compare between windows and between texts.
+    """The best answers: the spans that are furthest ahead of the null score of their own window.
+
+    A threshold is fitted on passages, so each window counts as one. The smallest null score of all windows, which is
+    the rule for those of one passage, falls the more is read (docs/answer.md has the measurement).
 
     - threshold: "no answer" wins if it is ahead by more; left out, the reader's own
     - read: if the texts have more stretches than that, only so many are read, the best by BM25; 0: all are
@@ -79,12 +83,12 @@ def find(
         raise LaconicError(f"top={top}, read={read}: top must be at least 1, and read at least 0")
     pieces = stretches(documents)
     parts = _parts(question, documents, pieces, read)
-    best, null = _read(reader, question, documents, parts, step, max(20, top), max_answer_tokens, progress)
-    ranked = sorted(best.items(), key=lambda item: -item[1].score)
-    margin = null - ranked[0][1].score if ranked else math.inf
+    best = _read(reader, question, documents, parts, step, max(20, top), max_answer_tokens, progress)
+    ranked = sorted(best.items(), key=lambda item: item[1][0])
+    margin = ranked[0][1][0] if ranked else math.inf
     limit = reader.silence.threshold if threshold is None else threshold
     probability = reader.silence.calibration.probability
-    hits = [Hit(number, answer, 1 - float(probability(null - answer.score))) for number, answer in _apart(ranked, top)]
+    hits = [Hit(number, answer, 1 - float(probability(behind))) for number, behind, answer in _apart(ranked, top)]
     hits, refused = (hits, None) if margin <= limit else ([], next(iter(hits), None))
     count = min(read or len(pieces), len(pieces))
     return Found(hits, refused, margin, limit, float(probability(margin)), count, len(pieces))
@@ -99,23 +103,22 @@ def _read(
     n: int,
     longest: int,
     progress: Progress | None,
-) -> tuple[dict[Place, Answer], float]:
-    """The n best spans of each part, each place once, and the smallest null score of all."""
-    best: dict[Place, Answer] = {}
-    null, done, total = math.inf, 0, max(1, sum(map(len, parts)))
+) -> Best:
+    """The n best spans of each window, each place once, as the window has it in which it is furthest ahead."""
+    best: Best = {}
+    done, total = 0, max(1, sum(map(len, parts)))
     for group, asked in _groups(question, documents, parts):
         for windows in _windows(reader, asked, step):
-            for part, answers, here in _answers(reader, group, asked, windows, n, longest):
-                null = min(null, here)
+            for part, answers, null in _answers(reader, group, asked, windows, n, longest):
                 for answer in answers:
-                    place = (part.document, answer.start, answer.end)
-                    if place not in best or best[place].score < answer.score:
-                        best[place] = answer
+                    place, behind = (part.document, answer.start, answer.end), null - answer.score
+                    if place not in best or behind < best[place][0]:
+                        best[place] = behind, answer
             if progress:
                 last = int(windows.question[-1])
                 progress(done + sum(map(len, group[:last])) + int(windows[-1].spans.max(initial=0)), total)
         done += sum(map(len, group))
-    return best, null
+    return best
 
 
 def _parts(question: str, documents: Sequence[str], pieces: Sequence[Stretch], read: int) -> list[Stretch]:
@@ -158,26 +161,28 @@ def _windows(reader: Reader, asked: Sequence[Question], step: int | None) -> Ite
 def _answers(
     reader: Reader, group: Sequence[Stretch], asked: Sequence[Question], windows: Windows, n: int, longest: int
 ) -> Iterator[tuple[Stretch, list[Answer], float]]:
-    """For each part that these windows are of: its n best spans, in characters of the document, and its null score."""
-    contexts, ids = [one.context for one in asked], [one.id for one in asked]
-    found = decode(windows, reader.logits(windows), contexts, n_best=n, max_answer_tokens=longest, ids=ids)
-    for i in np.unique(windows.question).tolist():
+    """For each window: its part, its n best spans, in characters of the document, and its null score."""
+    question = windows.question
+    alone = replace(windows, question=np.arange(len(windows)))
+    contexts, ids = [asked[i].context for i in question], [asked[i].id for i in question]
+    found = decode(alone, reader.logits(windows), contexts, n_best=n, max_answer_tokens=longest, ids=ids)
+    for number, i in enumerate(question.tolist()):
         begin = group[i].begin
         spans = [
             replace(answer, start=answer.start + begin, end=answer.end + begin)
-            for answer in found.answers(i, math.inf)
+            for answer in found.answers(number, math.inf)
             if not answer.no_answer
         ]
-        if spans:  # none are left where all windows were skipped: then there is no null score to heed either
-            yield group[i], spans, float(found.null[i])
+        if spans:  # none are left of a window that was skipped
+            yield group[i], spans, float(found.null[number])
 
 
-def _apart(ranked: Sequence[tuple[Place, Answer]], top: int) -> list[tuple[int, Answer]]:
+def _apart(ranked: Sequence[tuple[Place, tuple[float, Answer]]], top: int) -> list[tuple[int, float, Answer]]:
     """The best `top` answers that do not overlap a better one of the same text: "in 1969" adds nothing to "1969"."""
-    chosen: list[tuple[int, Answer]] = []
-    for (number, start, end), answer in ranked:
+    chosen: list[tuple[int, float, Answer]] = []
+    for (number, start, end), (behind, answer) in ranked:
         if len(chosen) == top:
             break
-        if not any(other == number and start < better.end and better.start < end for other, better in chosen):
-            chosen.append((number, answer))
+        if not any(other == number and start < better.end and better.start < end for other, _, better in chosen):
+            chosen.append((number, behind, answer))
     return chosen
