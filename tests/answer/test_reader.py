@@ -193,15 +193,13 @@ class TestDecode:
         texts = [ASKED["passages"][p] for p in (0, 10, 5)]
         question = "When did it begin?"
         decoded = reader.decode([Question(str(i), question, text, ()) for i, text in enumerate(texts)])
-        best = int(decoded.score[:, 0].argmax())
-        hits = reader.search(question, texts, top=4)
-        null = decoded.null.min()
-        if null > decoded.score[best, 0]:
-            assert hits == []
-        else:
-            assert (hits[0].document, hits[0].answer.start) == (best, decoded.start[best, 0])
-            assert hits[0].probability == pytest.approx(1 / (1 + math.exp(null - decoded.score[best, 0])), abs=1e-4)
-            assert [h.answer.score for h in hits] == sorted((h.answer.score for h in hits), reverse=True)
+        behind = decoded.null - decoded.score[:, 0]  # every passage is one window
+        best = int(behind.argmin())
+        hits = reader.search(question, texts, top=4, threshold=math.inf)
+        assert (hits[0].document, hits[0].answer.start) == (best, decoded.start[best, 0])
+        assert hits[0].probability == pytest.approx(1 / (1 + math.exp(behind[best])), abs=1e-4)
+        assert [h.probability for h in hits] == sorted((h.probability for h in hits), reverse=True)
+        assert bool(reader.search(question, texts)) == (behind[best] <= 0)
         for hit in hits:
             assert texts[hit.document][hit.answer.start : hit.answer.end] == hit.answer.text
 
