@@ -189,17 +189,24 @@ class TestDecode:
             assert (decoded.start[i, 0], decoded.end[i, 0]) == best
             assert decoded.predictions(math.inf)[i] == question.context[best[0] : best[1]]
 
-    def test_search_finds_what_decode_finds(self, reader):
+    def test_search_finds_what_a_loop_over_windows_finds(self, reader):
         texts = [ASKED["passages"][p] for p in (0, 10, 5)]
         question = "When did it begin?"
-        decoded = reader.decode([Question(str(i), question, text, ()) for i, text in enumerate(texts)])
-        behind = decoded.null - decoded.score[:, 0]  # every passage is one window
-        best = int(behind.argmin())
+        windows = reader.windows([Question(str(i), question, text, ()) for i, text in enumerate(texts)])
+        logits = reader.logits(windows)
+        behind = []  # of every window by itself, with all its spans
+        for window, cls in enumerate(windows.starts[:-1]):
+            begin, past = cls + windows.passage[window]
+            score, i = max(
+                (logits.start[i] + logits.end[j], i) for i in range(begin, past) for j in range(i, min(i + 30, past))
+            )
+            behind.append((logits.start[cls] + logits.end[cls] - score, window, windows.spans[i, 0]))
+        least, window, start = min(behind)
         hits = reader.search(question, texts, top=4, threshold=math.inf)
-        assert (hits[0].document, hits[0].answer.start) == (best, decoded.start[best, 0])
-        assert hits[0].probability == pytest.approx(1 / (1 + math.exp(behind[best])), abs=1e-4)
+        assert (hits[0].document, hits[0].answer.start) == (windows.question[window], start)
+        assert hits[0].probability == pytest.approx(1 / (1 + math.exp(least)), abs=1e-4)
         assert [h.probability for h in hits] == sorted((h.probability for h in hits), reverse=True)
-        assert bool(reader.search(question, texts)) == (behind[best] <= 0)
+        assert bool(reader.search(question, texts)) == (least <= 0)
         for hit in hits:
             assert texts[hit.document][hit.answer.start : hit.answer.end] == hit.answer.text
 
