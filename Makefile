@@ -1,16 +1,16 @@
-# make demo    set up plain laconic, without torch, and see it answer
+# make demo    set up plain quoth, without torch, and see it answer
 # make test    set up for developing and run every test
 # make check   lint and types
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .venv-demo
 PIP := $(VENV)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt
-CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Laconic needs Python 3.11 or newer; set PYTHON=…")'
+CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Quoth needs Python 3.11 or newer; set PYTHON=…")'
 
 .PHONY: demo test check lint types format clean
 
 demo: $(DEMO)/.ready
-	$(DEMO)/bin/laconic ask "Who made a copy of the watch?" examples/longitude.txt
+	$(DEMO)/bin/quoth ask "Who made a copy of the watch?" examples/longitude.txt
 	$(DEMO)/bin/python examples/demo.py
 
 test: $(VENV)/.ready
@@ -30,7 +30,7 @@ format: $(VENV)/.ready
 	$(VENV)/bin/ruff format .
 
 # A wheel, as a user would install it; from a clean build/, since setuptools would take along what an older one left there.
-$(DEMO)/.ready: pyproject.toml constraints.txt $(shell find src/laconic -type f ! -path '*/__pycache__/*')
+$(DEMO)/.ready: pyproject.toml constraints.txt $(shell find src/quoth -type f ! -path '*/__pycache__/*')
 	$(PYTHON) -c $(CHECK)
 	$(PYTHON) -m venv $(DEMO)
 	rm -rf build

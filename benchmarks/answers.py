@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.answer import SpanLogits, decode
-from laconic.score.squad import Scored, score_squad2
-from laconic.text.windows import Windows
+from quoth.answer import SpanLogits, decode
+from quoth.score.squad import Scored, score_squad2
+from quoth.text.windows import Windows
 
 MAX_LENGTH, OVERLAP = 384, 128
 Row = dict[str, Any]
@@ -140,7 +140,7 @@ def _logits(rng: np.random.Generator, tokens: int, peaks: list[tuple[int, int]])
 # -- the contenders -----------------------------------------------------------------------------------------
 
 
-def by_laconic(data: Synthetic) -> tuple[list[str], Scored]:
+def by_quoth(data: Synthetic) -> tuple[list[str], Scored]:
     """Decode and score."""
     texts = decode(data.windows, data.logits, data.contexts, n_best=20, max_answer_tokens=30).predictions()
     return texts, score_squad2(data.asked, {q.id: text for q, text in zip(data.asked, texts)})
@@ -282,15 +282,15 @@ def by_turns(contenders: dict[str, Callable[[], Any]], passes: int) -> dict[str,
 
 
 def measure_decoding(questions: int, passes: int) -> dict[str, Any]:
-    """Decode, and decode + score, by laconic; the utils_qa loop, which does not score, on lists and on Arrow."""
+    """Decode, and decode + score, by quoth; the utils_qa loop, which does not score, on lists and on Arrow."""
     data = synthetic(questions)
     examples, features, logits = rows_of(data)
     arrow = as_datasets(examples, features)
     gc.collect()
     gc.freeze()  # or each contender would pay for the collector's walks through the data of the others
     contenders: dict[str, Callable[[], Any]] = {
-        "laconic: decode + score": lambda: by_laconic(data),
-        "laconic: decode": lambda: decode(data.windows, data.logits, data.contexts).predictions(),
+        "quoth: decode + score": lambda: by_quoth(data),
+        "quoth: decode": lambda: decode(data.windows, data.logits, data.contexts).predictions(),
         "utils_qa on lists": lambda: by_utils_qa(examples, features, logits),
     }
     if arrow is not None:
@@ -306,7 +306,7 @@ def measure_decoding(questions: int, passes: int) -> dict[str, Any]:
         "seconds": medians,
         "all_seconds": seconds,
         "ratio_to_decode_and_score": {
-            name: value / medians["laconic: decode + score"] for name, value in medians.items()
+            name: value / medians["quoth: decode + score"] for name, value in medians.items()
         },
         **compare(data, *by_utils_qa(examples, features, logits)),
     }
@@ -336,7 +336,7 @@ def measure_memory(questions: int) -> dict[str, Any]:
     data = synthetic(questions)
     before = peak_gib()
     begin = time.perf_counter()
-    by_laconic(data)
+    by_quoth(data)
     seconds = time.perf_counter() - begin
     return {
         "questions": questions,

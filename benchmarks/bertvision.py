@@ -22,8 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from laconic.files import read_json, write_json
 from pool import overrides
+from quoth.files import read_json, write_json
 
 RECIPES = Path(__file__).parent.parent / "recipes" / "bertvision"
 DEEP = {"lp-adapter-inception": (0.3,), "lp-adapter-xception": (0.3, 1)}  # the authors have no Inception at 1 epoch
@@ -69,7 +69,7 @@ def lines() -> dict[str, Any]:
 
 def recipe(options: argparse.Namespace, name: str, epochs: float) -> Any:
     """A recipe of the paper with this model and these data, and steps of tokens in the place of 8 and 16 windows."""
-    from laconic.train import read_recipe
+    from quoth.train import read_recipe
 
     words = overrides(options.model, options.train, options.evaluate, options.rate, epochs)
     found = read_recipe(RECIPES / f"{name}.toml", [*words, f"seed={options.seed}"])
@@ -80,7 +80,7 @@ def recipe(options: argparse.Namespace, name: str, epochs: float) -> Any:
 
 def heads_run(options: argparse.Namespace) -> dict[str, Any]:
     """The run of all heads, its ensembles, and the authors' rule."""
-    from laconic.train import build_model, prepare, train
+    from quoth.train import build_model, prepare, train
 
     made = recipe(options, "heads", options.epochs)
     at = tuple(sorted({0.0, *(a for a in (0.3, 1.0) if a <= options.epochs), options.epochs}))
@@ -109,12 +109,12 @@ def stage_facts(run: Path, epoch: str, stage: Mapping[str, Any], prepared: Any) 
     found: dict[str, Any] = {**stage, "best": best}
     if ENCODER not in stage["heads"]:
         return found  # the untuned encoder has no head of its own
-    from laconic.answer.decode import decode
-    from laconic.answer.reader import Reader
-    from laconic.answer.spans import SpanLogits
-    from laconic.encoder.checkpoint import open_checkpoint
-    from laconic.encoder.ensemble import EnsembleRunner, load_members
-    from laconic.score import span_quality
+    from quoth.answer.decode import decode
+    from quoth.answer.reader import Reader
+    from quoth.answer.spans import SpanLogits
+    from quoth.encoder.checkpoint import open_checkpoint
+    from quoth.encoder.ensemble import EnsembleRunner, load_members
+    from quoth.score import span_quality
 
     own = run / "snapshots" / f"epoch-{epoch}"
     folders = [own if own.exists() else run / "model", run / "frozen" / f"epoch-{epoch}" / best / "model"]
@@ -127,7 +127,7 @@ def stage_facts(run: Path, epoch: str, stage: Mapping[str, Any], prepared: Any) 
     contexts, ids = [q.context for q in questions], [q.id for q in questions]
     found["authors_rule"] = {}
     for name, model in zip((ENCODER, best), models):
-        from laconic.encoder.runner import TorchRunner
+        from quoth.encoder.runner import TorchRunner
 
         logits: SpanLogits = Reader(TorchRunner(model), evaluation.tokens).logits(evaluation.windows)
         decoded = decode(evaluation.windows, logits, contexts, rule="bertvision", ids=ids)
@@ -137,7 +137,7 @@ def stage_facts(run: Path, epoch: str, stage: Mapping[str, Any], prepared: Any) 
 
 def curves_run(options: argparse.Namespace) -> dict[str, Any]:
     """The run of less-data.toml."""
-    from laconic.train import train
+    from quoth.train import train
 
     made = recipe(options, "less-data", 1.0)
     facts = train(made, options.out / "curves", tell=lambda text: print(text, flush=True))
@@ -145,7 +145,7 @@ def curves_run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def keep(options: argparse.Namespace, results: dict[str, Any]) -> None:
-    """What `laconic analyse` reads, of the encoder and the best head of each stage, beside the results."""
+    """What `quoth analyse` reads, of the encoder and the best head of each stage, beside the results."""
     folder = options.results.parent / "answers"
     for epoch, stage in results["heads"]["stages"].items():
         for name in (ENCODER, stage["best"]):

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from laconic.files import atomic_file, read_json, write_json
-from laconic.text.source import read_source
 from pool import Facts, Job, overrides, read, spread, work, workers
+from quoth.files import atomic_file, read_json, write_json
+from quoth.text.source import read_source
 
 RECIPES = Path(__file__).parent.parent / "recipes" / "bertvision"
 AT = (0.2, 1, 3)  # epochs of the encoder
@@ -147,9 +147,9 @@ def at_best_threshold(run: Run) -> dict[str, dict[str, float]]:
 
     Where "no answer" is rarer in the training data than in the dev data, every head says it too seldom by itself.
     """
-    from laconic.encoder import load
-    from laconic.text import Tokens
-    from laconic.train.classes import class_data, class_logits
+    from quoth.encoder import load
+    from quoth.text import Tokens
+    from quoth.train.classes import class_data, class_logits
 
     recipe, folder = read(run.job), Path(run.job.out)
     stage = folder / "frozen" / f"epoch-{run.at:g}"
@@ -278,7 +278,7 @@ def plot(results: dict[str, Any], folder: Path) -> Path | None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from laconic.report.plots import STYLE
+    from quoth.report.plots import STYLE
 
     panels = {at: seeds for at in AT if (seeds := chosen(results, ANSWERABLE, at))}
     if not panels:

@@ -1,6 +1,6 @@
 """The embedded reader against MiniLM-L6 as it is: unpruned, tuned with the same data, distilled from the same teacher.
 
-Where `laconic build recipes/embedded.toml … --out RUN` ran, on a GPU:
+Where `quoth build recipes/embedded.toml … --out RUN` ran, on a GPU:
 
     python benchmarks/embedded.py --rival L6 --run RUN --out OUT [KEY=VALUE …]
 
@@ -11,12 +11,12 @@ OUT/rival.json has the scores of both, and of RUN's teacher and cut. Interrupted
 
 Then both in int8, on a CPU that is quiet:
 
-    laconic export OUT/distilled/start/model --to L6-int8 --int8
+    quoth export OUT/distilled/start/model --to L6-int8 --int8
     python benchmarks/embedded.py --compare RUN/model --with L6-int8 --data validation.json.gz --threads 2
 
 Readers answer a sample of the questions by turns in one process, by the rule of the old pipeline: all at once, and one
-by one. They are scored on all questions as `laconic evaluate` scores them, at the threshold that the folder keeps; for
-a folder without one it is fitted here, on these very questions, as `laconic build` fits that of the embedded reader.
+by one. They are scored on all questions as `quoth evaluate` scores them, at the threshold that the folder keeps; for
+a folder without one it is fitted here, on these very questions, as `quoth build` fits that of the embedded reader.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from answers import by_turns
-from laconic import Reader
-from laconic.answer.silence import stored_silence
-from laconic.files import read_json, write_json
-from laconic.hub import find_model
-from laconic.score import file_bytes, hardware, span_quality
-from laconic.score.thresholds import choices, cross_fitted, fit_silence
-from laconic.text import Dataset, Question, read
+from quoth import Reader
+from quoth.answer.silence import stored_silence
+from quoth.files import read_json, write_json
+from quoth.hub import find_model
+from quoth.score import file_bytes, hardware, span_quality
+from quoth.score.thresholds import choices, cross_fitted, fit_silence
+from quoth.text import Dataset, Question, read
 from runtime import sample
 
 if TYPE_CHECKING:
-    from laconic.prune import PruneRecipe
+    from quoth.prune import PruneRecipe
 
 TUNED = {
     "best_f1": "F1 at best",
@@ -66,11 +66,11 @@ Facts = dict[str, Any]
 
 def make_rival(rival: str, run: Path, out: Path, words: Sequence[str]) -> Facts:
     """Tune and distil a model as the reader of a build was, or go on with that; what rival.json holds."""
-    from laconic.cli.train import watch
-    from laconic.deploy.stages import read_build_recipe, training_data
-    from laconic.encoder.checkpoint import open_checkpoint
-    from laconic.prune import prune
-    from laconic.train import train
+    from quoth.cli.train import watch
+    from quoth.deploy.stages import read_build_recipe, training_data
+    from quoth.encoder.checkpoint import open_checkpoint
+    from quoth.prune import prune
+    from quoth.train import train
 
     recipe = read_build_recipe(run / "recipe.toml", words)
     lessons, cut_lessons = training_data(run, recipe)
@@ -78,7 +78,7 @@ def make_rival(rival: str, run: Path, out: Path, words: Sequence[str]) -> Facts:
     with watch() as tell:
         tuned = train(replace(recipe.teacher, model=rival, data=lessons), out / "tuned", tell=tell)
         if not (run / "teacher" / "metrics.json").exists():
-            raise SystemExit(f"{run}: its teacher is not trained to the end; `laconic build` it, then call again")
+            raise SystemExit(f"{run}: its teacher is not trained to the end; `quoth build` it, then call again")
         cut = replace(recipe.cut, data=cut_lessons)
         made = distillation(cut, out / "tuned" / "model", run / "teacher" / "model", layers)
         distilled = prune(made, out / "distilled", tell=tell)
@@ -94,8 +94,8 @@ def make_rival(rival: str, run: Path, out: Path, words: Sequence[str]) -> Facts:
 
 def distillation(cut: PruneRecipe, model: Path, teacher: Path, layers: int) -> PruneRecipe:
     """The recipe of a cut, but that nothing is cut: all layers stay, and learn for all epochs of the recovery."""
-    from laconic.prune.recipe import Start, Target
-    from laconic.prune.search import Search
+    from quoth.prune.recipe import Start, Target
+    from quoth.prune.search import Search
 
     start = Start(layers=layers)
     return replace(cut, model=str(model), teacher=str(teacher), target=Target(), start=start, search=Search())
@@ -106,7 +106,7 @@ def _of_train(facts: Facts) -> Facts:
 
 
 def _of_prune(facts: Facts) -> Facts:
-    """Of several targets the smallest, as `laconic build` has it."""
+    """Of several targets the smallest, as `quoth build` has it."""
     small = list(facts["targets"].values())[-1]
     return {"parameters": small["parameters"], "quality": small["quality"], "negatives": facts.get("negatives")}
 
@@ -179,7 +179,7 @@ def times(first: list[float], own: list[float]) -> list[float]:
 
 
 def score(reader: Reader, dataset: Dataset, name: str) -> Facts:
-    """What `laconic evaluate` says of a reader, and whether its threshold was fitted here."""
+    """What `quoth evaluate` says of a reader, and whether its threshold was fitted here."""
     decoded = reader.decode(dataset.questions)
     these = choices(dataset.questions, decoded)
     stored = stored_silence(find_model(reader.source))
@@ -222,9 +222,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE", help="over RUN/recipe.toml")
     parser.add_argument("--rival", metavar="L6", help="a Hugging Face folder to tune and distil")
-    parser.add_argument("--run", help="of `laconic build`")
+    parser.add_argument("--run", help="of `quoth build`")
     parser.add_argument("--out", help="where the rival goes")
-    parser.add_argument("--compare", metavar="READER", help="a folder of `laconic export`")
+    parser.add_argument("--compare", metavar="READER", help="a folder of `quoth export`")
     parser.add_argument("--with", nargs="+", default=[], metavar="FOLDER", dest="rivals", help="more such folders")
     parser.add_argument("--data", help="a SQuAD 2.0 file")
     parser.add_argument("--questions", type=int, default=150, help="to time; all of them are scored")

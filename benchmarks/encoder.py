@@ -8,10 +8,10 @@ All weights are random. Window lengths follow SQuAD (`LENGTHS`: mean 180, at mos
 span loss, backward, clipping, AdamW; dropout 0.1 everywhere, attention too. Contenders take turns, `--passes` times;
 the figures are medians.
 
-    laconic                packed, bf16 autocast over fp32 weights, 256 windows a step
-    laconic, batch 512     the same with twice the windows
-    laconic compiled       the same as the first, each layer through torch.compile
-    laconic bf16 weights   weights, gradients and AdamW in bf16, 512 windows: beside the same of transformers
+    quoth                packed, bf16 autocast over fp32 weights, 256 windows a step
+    quoth, batch 512     the same with twice the windows
+    quoth compiled       the same as the first, each layer through torch.compile
+    quoth bf16 weights   weights, gradients and AdamW in bf16, 512 windows: beside the same of transformers
     irregular              optBERT's 99M shape (table 12), k ≠ v: does it stay on the fast path?
     transformers           padded to 384, the best of several batch sizes: autocast, and weights in bf16
     run_qa defaults        fp32, padded to 384, 8 windows a step
@@ -33,11 +33,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from laconic.encoder import Encoder, LayerShape, Shape
-from laconic.heads import SpanHead
-from laconic.score import hardware
-from laconic.text.packed import Packed, pack
-from laconic.train.spans import span_loss
+from quoth.encoder import Encoder, LayerShape, Shape
+from quoth.heads import SpanHead
+from quoth.score import hardware
+from quoth.text.packed import Packed, pack
+from quoth.train.spans import span_loss
 
 # Every 5th percentile of the window lengths of a third of SQuAD's train set (step 128, question ≤ 64).
 LENGTHS = (36, 75, 94, 108, 117, 125, 131, 137, 144, 151, 158, 166, 174, 182, 192, 203, 217, 236, 262, 300, 384)
@@ -110,10 +110,10 @@ def optimiser_for(model: nn.Module, device: str) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01, fused=device == "cuda")
 
 
-def laconic_contenders(
+def quoth_contenders(
     shape: Shape, options: argparse.Namespace, name: str, windows: int, *, compiled: bool = False, pure: bool = False
 ) -> dict[str, Contender]:
-    """Train and inference of a Laconic encoder of this shape; `pure` keeps its weights in bf16."""
+    """Train and inference of a Quoth encoder of this shape; `pure` keeps its weights in bf16."""
     device = options.device
     model = PackedModel(shape).to(device, torch.bfloat16 if pure else torch.float32)
     if compiled:
@@ -270,15 +270,15 @@ def teraflops(shape: Shape, windows_a_second: float, passes: int) -> float:
 def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """All contenders of one shape."""
     shape, windows = SHAPES[name], options.windows
-    entries = [laconic_contenders(shape, options, "laconic", windows)]
+    entries = [quoth_contenders(shape, options, "quoth", windows)]
     if options.device == "cuda":
         double = 2 * windows
-        entries.append(laconic_contenders(shape, options, f"laconic, batch {double}", double))
-        entries.append(laconic_contenders(shape, options, "laconic bf16 weights", double, pure=True))
+        entries.append(quoth_contenders(shape, options, f"quoth, batch {double}", double))
+        entries.append(quoth_contenders(shape, options, "quoth bf16 weights", double, pure=True))
         if options.compile:
-            entries.append(laconic_contenders(shape, options, "laconic compiled", windows, compiled=True))
+            entries.append(quoth_contenders(shape, options, "quoth compiled", windows, compiled=True))
         if name == "base":
-            entries.append(laconic_contenders(IRREGULAR, options, "irregular (optBERT 99M)", windows))
+            entries.append(quoth_contenders(IRREGULAR, options, "irregular (optBERT 99M)", windows))
         entries.extend(best_transformers(shape, options, precision) for precision in ("autocast", "bf16"))
     entries.append(transformers_contenders(shape, options, "run_qa defaults", 8, "fp32"))
     results = {}
@@ -290,8 +290,8 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(title: str, rates: dict[str, float], shape: Shape, passes: int) -> None:
-    ours = rates["laconic"]
-    print(f"\n{title}: windows/s | laconic is × as fast | TFLOP/s on real tokens")
+    ours = rates["quoth"]
+    print(f"\n{title}: windows/s | quoth is × as fast | TFLOP/s on real tokens")
     for contender, value in rates.items():
         own = IRREGULAR if contender.startswith("irregular") else shape
         print(f"  {contender:34s} {value:10.1f} {ours / value:8.2f} {teraflops(own, value, passes):9.1f}")
@@ -299,7 +299,7 @@ def show(title: str, rates: dict[str, float], shape: Shape, passes: int) -> None
 
 def profile(options: argparse.Namespace) -> None:
     """Where a training step's GPU time goes."""
-    step = laconic_contenders(SHAPES[options.shapes[0]], options, "laconic", options.windows, compiled=options.compile)[
+    step = quoth_contenders(SHAPES[options.shapes[0]], options, "quoth", options.windows, compiled=options.compile)[
         "training"
     ].step
     for _ in range(3):
@@ -316,7 +316,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--shapes", nargs="+", choices=list(SHAPES))
-    parser.add_argument("--windows", type=int, help="windows a step of laconic")
+    parser.add_argument("--windows", type=int, help="windows a step of quoth")
     parser.add_argument("--batches", type=int, nargs="+", default=[32, 64, 128], help="transformers' batch sizes")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--warmup", type=int, default=2)
@@ -341,7 +341,7 @@ def main() -> None:
     for name in options.shapes:
         results[name] = compare(name, options)
     if options.json:
-        from laconic.files import write_json
+        from quoth.files import write_json
 
         write_json(options.json, results)
     return None

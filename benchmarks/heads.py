@@ -22,14 +22,14 @@ from accelerate import Accelerator
 from torch.utils.flop_counter import FlopCounterMode
 
 from encoder import SHAPES
-from laconic.encoder import Encoder, Model, Shape
-from laconic.heads import SpanHead
-from laconic.score import hardware
-from laconic.train.frozen import FrozenLoop
-from laconic.train.loop import task_loss
-from laconic.train.run import EVERY
-from laconic.train.settings import Frozen
-from laconic.train.spans import Feed
+from quoth.encoder import Encoder, Model, Shape
+from quoth.heads import SpanHead
+from quoth.score import hardware
+from quoth.train.frozen import FrozenLoop
+from quoth.train.loop import task_loss
+from quoth.train.run import EVERY
+from quoth.train.settings import Frozen
+from quoth.train.spans import Feed
 from train import examples, peak
 
 # Every pooling, compression, 1×N CNN and layer-attention row of papers 2 and 4.

@@ -96,11 +96,11 @@ def timing(rows: Sequence[Row], rates: dict[str, float], options: argparse.Names
     import torch
     from accelerate import Accelerator
 
-    from laconic.answer.reader import Reader
-    from laconic.encoder.runner import TorchRunner
-    from laconic.train import build_model, prepare
-    from laconic.train.loop import Loop
-    from laconic.train.spans import Feed
+    from quoth.answer.reader import Reader
+    from quoth.encoder.runner import TorchRunner
+    from quoth.train import build_model, prepare
+    from quoth.train.loop import Loop
+    from quoth.train.spans import Feed
 
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     device = accelerator.device

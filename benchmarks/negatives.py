@@ -1,6 +1,6 @@
 """Which made-up unanswerable questions help a reader: it is tuned with and without each kind, several seeds of each.
 
-    for maker in moved lookalike entity negation; do laconic negatives train.json --$maker 0.1 --out $maker.json; done
+    for maker in moved lookalike entity negation; do quoth negatives train.json --$maker 0.1 --out $maker.json; done
     python benchmarks/negatives.py --model M --train train.json --evaluate dev.json --made *.json --out runs/negatives
 
 Rows: the training data alone; with each file of `--made`; with all of them; the same with `--more` data. Runs lie
@@ -19,9 +19,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from laconic.errors import LaconicError
-from laconic.files import read_json, write_json
 from pool import Facts, spread
+from quoth.errors import QuothError
+from quoth.files import read_json, write_json
 
 KEYS = {"best_f1": "F1 at best", "f1": "F1 at 0", "spoken_f1": "F1, always answering"}
 NONE = "none"
@@ -56,8 +56,8 @@ def work(name: str, recipe: list[str], out: str, until: float) -> tuple[str, Fac
     """One run: its scores or, under `error`, why it has none."""
     import torch
 
-    from laconic.train import make_recipe, train
-    from laconic.train.recipe import override
+    from quoth.train import make_recipe, train
+    from quoth.train.recipe import override
 
     torch.set_num_threads(1)
     if time.time() > until:
@@ -67,7 +67,7 @@ def work(name: str, recipe: list[str], out: str, until: float) -> tuple[str, Fac
         override(table, word)
     try:
         facts = train(make_recipe(table), out)
-    except LaconicError as error:
+    except QuothError as error:
         return name, {"error": str(error)}
     shutil.rmtree(out, ignore_errors=True)
     return name, {"quality": facts["quality"], "seconds": facts["train_seconds"], "steps": facts["steps"]}
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--train", required=True)
     parser.add_argument("--evaluate", required=True)
-    parser.add_argument("--made", nargs="*", default=[], help="files of `laconic negatives`, one a maker")
+    parser.add_argument("--made", nargs="*", default=[], help="files of `quoth negatives`, one a maker")
     parser.add_argument("--more", nargs="*", default=[], help="further questions, for two rows more")
     parser.add_argument("--out", default="runs/negatives")
     parser.add_argument("--results", help="where the figures go; by default OUT/results.json")

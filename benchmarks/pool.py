@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from laconic.errors import LaconicError
-from laconic.text.source import read_source
+from quoth.errors import QuothError
+from quoth.text.source import read_source
 
 Facts = dict[str, Any]
 Found = tuple[str, Facts]
@@ -49,7 +49,7 @@ def overrides(model: Any, train: Any, evaluate: Any, rate: float, epochs: float)
 
 def read(job: Job) -> Any:
     """The recipe of a job. The papers' few windows a step give way to a budget of tokens."""
-    from laconic.train import read_recipe
+    from quoth.train import read_recipe
 
     recipe = read_recipe(job.recipe, job.words)
     return replace(recipe, optimisation=replace(recipe.optimisation, windows=None, tokens=job.tokens))
@@ -83,20 +83,20 @@ def receive(prepared: dict[Any, Any]) -> None:
 
 def work(job: Job) -> Found:
     """Run one job, or go on with it: its folder, and its metrics or, under `error`, why it has none."""
-    from laconic.train import train
+    from quoth.train import train
 
     recipe = read(job)
     begin = time.perf_counter()
     try:
         facts = train(recipe, job.out, prepared=_prepared[recipe.data])
-    except LaconicError as error:  # a rate too high, say: no reason to end the others
+    except QuothError as error:  # a rate too high, say: no reason to end the others
         facts = {"error": str(error)}
     return job.out, {**facts, "wall": time.perf_counter() - begin}
 
 
 def tokenised(jobs: Iterable[Job]) -> dict[Any, Any]:
     """The data of these jobs."""
-    from laconic.train import build_model, prepare
+    from quoth.train import build_model, prepare
 
     found: dict[Any, Any] = {}
     for recipe in map(read, jobs):
@@ -135,7 +135,7 @@ def collect(waiting: Sequence[Future[Found]]) -> dict[str, Facts]:
     found = dict(finished(waiting))
     for out, facts in found.items():
         if "error" in facts:
-            raise LaconicError(f"{out}: {facts['error']}")
+            raise QuothError(f"{out}: {facts['error']}")
     return found
 
 

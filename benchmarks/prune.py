@@ -29,11 +29,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
-from laconic.errors import LaconicError
-from laconic.files import read_json, write_json
 from pool import Facts, hold_out
 from prune_runs import DEFAULT, LOSSES, Run, choose, score, stage_runs, trial_run
 from prune_table import plot, speeds, table
+from quoth.errors import QuothError
+from quoth.files import read_json, write_json
 
 STAGES = ("teacher", "search", "task", "more", "text", "tune", "reader", "time", "cpu")
 WAVES = (("gates",), ("rates",), ("teacher", "reader", "text", "task", "more", "tune"))  # each needs those before
@@ -67,7 +67,7 @@ def work(run: Run, out: str) -> tuple[Run, Facts]:
         write_json(words, list(run.words))
     try:
         facts = {"prune": do_prune, "train": do_train, "heads": do_heads}[run.how](run, folder)
-    except (LaconicError, RuntimeError) as error:  # a rate too high, say: no reason to end the others
+    except (QuothError, RuntimeError) as error:  # a rate too high, say: no reason to end the others
         facts = {"error": f"{type(error).__name__}: {error}"}
     if not run.keep:
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,7 +79,7 @@ def work(run: Run, out: str) -> tuple[Run, Facts]:
 
 def do_prune(run: Run, folder: str) -> Facts:
     """Prune to the one target of a run."""
-    from laconic.prune import prune
+    from quoth.prune import prune
 
     recipe = run.recipe()
     facts = prune(recipe, folder, prepared=_data[recipe.data])
@@ -91,7 +91,7 @@ def do_prune(run: Run, folder: str) -> Facts:
 
 def do_train(run: Run, folder: str) -> Facts:
     """Tune all weights of a model."""
-    from laconic.train import train
+    from quoth.train import train
 
     recipe = run.recipe()
     facts = train(recipe, folder, prepared=_data[recipe.data])
@@ -102,8 +102,8 @@ def do_heads(run: Run, folder: str) -> Facts:
     """Fit heads of pre-training on the frozen encoder, once for all runs on text."""
     import torch
 
-    from laconic.encoder import load, save
-    from laconic.train import add_heads, fit_heads
+    from quoth.encoder import load, save
+    from quoth.train import add_heads, fit_heads
 
     recipe = run.recipe()
     data, device = _data[recipe.data], torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -118,8 +118,8 @@ def do_heads(run: Run, folder: str) -> Facts:
 
 def tokenised(runs: Iterable[Run], model: str) -> dict[Any, Any]:
     """The data of these runs. All models have the tokenizer of the one that they come from."""
-    from laconic.encoder import load
-    from laconic.train import prepare
+    from quoth.encoder import load
+    from quoth.train import prepare
 
     found: dict[Any, Any] = {}
     base = load(model)
@@ -202,7 +202,7 @@ class Bench:
 
     def _search(self, pool: ProcessPoolExecutor) -> None:
         """The studies of both losses beside each other; a trial that ends makes room for the next of its study."""
-        from laconic.prune.search import Search, open_study
+        from quoth.prune.search import Search, open_study
 
         search = Search(trials=self.options.trials, steps=tuple(self.options.gate_steps))
         self._carry_out(pool, self.sources(trial_run(self.options, loss, 0, DEFAULT) for loss in LOSSES))

@@ -39,10 +39,10 @@ class Run:
     keep: bool = True
 
     def recipe(self) -> Any:
-        """Of `laconic.prune` or of `laconic.train`."""
-        from laconic.prune import make_prune_recipe
-        from laconic.train import make_recipe
-        from laconic.train.recipe import override
+        """Of `quoth.prune` or of `quoth.train`."""
+        from quoth.prune import make_prune_recipe
+        from quoth.train import make_recipe
+        from quoth.train.recipe import override
 
         found: dict[str, Any] = {}
         for word in self.words:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from laconic.encoder import Shape
-from laconic.files import atomic_file
 from pool import Facts, spread
 from prune_runs import score
+from quoth.encoder import Shape
+from quoth.files import atomic_file
 
 ORDER = ("unpruned", "all", "h", "f", "a", "uniform", "layers")
 TASKS = {
@@ -34,11 +34,11 @@ def speeds(results: Facts, options: argparse.Namespace, device: str) -> Facts:
     By turns, medians; the first pass warms up.
     """
     from answers import by_turns
-    from laconic.answer import Reader
-    from laconic.encoder import Encoder, Model, load
-    from laconic.encoder.runner import TorchRunner
-    from laconic.heads import SpanHead
-    from laconic.text import Tokens, make_windows, read
+    from quoth.answer import Reader
+    from quoth.encoder import Encoder, Model, load
+    from quoth.encoder.runner import TorchRunner
+    from quoth.heads import SpanHead
+    from quoth.text import Tokens, make_windows, read
 
     base, tokens = load(options.model), Tokens.load(options.model)
     found = {"teacher": base.encoder.shape}
@@ -206,7 +206,7 @@ def plot(results: Facts, folder: Path) -> list[Path]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    from laconic.report.plots import STYLE
+    from quoth.report.plots import STYLE
 
     paths = []
     for kind, panels in DRAWN.items():

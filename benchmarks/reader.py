@@ -23,11 +23,11 @@ import numpy as np
 import torch
 
 from answers import by_turns, peak_gib
-from laconic.answer import Reader, SpanLogits, decode
-from laconic.encoder import Model, load, save_hugging_face
-from laconic.heads import SpanHead
-from laconic.score import score_squad2
-from laconic.text import Tokens, make_windows, read
+from quoth.answer import Reader, SpanLogits, decode
+from quoth.encoder import Model, load, save_hugging_face
+from quoth.heads import SpanHead
+from quoth.score import score_squad2
+from quoth.text import Tokens, make_windows, read
 
 HEAD = Path(__file__).parents[1] / "tests/data/span_head.safetensors"
 Pair = tuple[str, str]
@@ -128,7 +128,7 @@ def race(folder: Path, pairs: list[Pair], device: str, passes: int) -> None:
     for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))[: 2 if device == "cuda" else 1]:
         reader = Reader.load(folder, device=device, precision=precision)
         name, old = rival(folder, device, dtype)
-        contenders[f"laconic {precision}"] = lambda reader=reader: reader(question=questions, context=contexts)
+        contenders[f"quoth {precision}"] = lambda reader=reader: reader(question=questions, context=contexts)
         contenders[f"{name} {precision}"] = lambda old=old: [old(q, c) for q, c in pairs]
     found = {name: run() for name, run in contenders.items()}  # warms up, too
     seconds = {name: float(np.median(times)) for name, times in by_turns(contenders, passes).items()}

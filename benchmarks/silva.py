@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from laconic.files import atomic_file, read_json, write_json
 from pool import Job, best_rate, finished, hold_out, overrides, read, slug, spread, submit, workers
+from quoth.files import atomic_file, read_json, write_json
 
 RECIPES = Path(__file__).parent.parent / "recipes" / "silva"
 STAGES = ("search", "train")
@@ -162,7 +162,7 @@ def carry_out(pool: Any, runs: Sequence[Run], results: dict[str, Any], path: Pat
 
 def head_parameters(options: argparse.Namespace) -> dict[str, int]:
     """Of each row the parameters of its head, queries and all."""
-    from laconic.train import build_model
+    from quoth.train import build_model
 
     models = {row.name: build_model(read(train_runs(options, row, 1e-4)[0].job)) for row in ROWS}
     return {name: sum(value.numel() for value in model.head.parameters()) for name, model in models.items()}
@@ -235,7 +235,7 @@ def plot(results: dict[str, Any], folder: Path) -> list[Path]:
     settings = results["settings"]
     seeds = f"{settings['seeds']} seeds"
     titles = {"short": f"{settings['epochs']:g} epochs, {seeds}", "long": f"{settings['long']:g} epochs, one seed"}
-    style = {"svg.fonttype": "none", "svg.hashsalt": "laconic", "axes.spines.top": False, "axes.spines.right": False}
+    style = {"svg.fonttype": "none", "svg.hashsalt": "quoth", "axes.spines.top": False, "axes.spines.right": False}
     paths = []
     with matplotlib.rc_context(style):
         for name, draw, panels in (("loss", draw_losses, 1), ("dev", draw_scores, len(CURVES))):

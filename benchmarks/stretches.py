@@ -22,12 +22,12 @@ from itertools import combinations
 
 import numpy as np
 
-from laconic import Reader
-from laconic.answer.decode import decode
-from laconic.answer.retrieve import stretches
-from laconic.answer.search import _parts
-from laconic.score import score_squad2
-from laconic.text import Question, make_windows, read
+from quoth import Reader
+from quoth.answer.decode import decode
+from quoth.answer.retrieve import stretches
+from quoth.answer.search import _parts
+from quoth.score import score_squad2
+from quoth.text import Question, make_windows, read
 
 RULES = ("all", "own", "margin")
 
@@ -63,7 +63,7 @@ def draw(questions: Sequence[Question], each: int) -> list[Question]:
 
 
 def look(reader: Reader, question: str, texts: Sequence[str], most: int) -> Seen:
-    """Read the stretches that `laconic ask --read` would read of these texts, window by window."""
+    """Read the stretches that `quoth ask --read` would read of these texts, window by window."""
     parts = _parts(question, texts, stretches(texts), most)
     asked = [Question(str(i), question, texts[p.document][p.begin : p.past], ()) for i, p in enumerate(parts)]
     windows = make_windows(asked, reader.tokens, max_length=reader.max_length, step=reader.step)

@@ -4,7 +4,7 @@
     python benchmarks/train.py --device cpu --shape tiny --windows 8 --steps 2
 
 Random weights; window lengths follow SQuAD, as in benchmarks/encoder.py. `bare` is forward, loss, backward, clipping
-and AdamW over batches that already lie on the device. The others are `laconic.train.Loop`: windows chosen by (seed,
+and AdamW over batches that already lie on the device. The others are `quoth.train.Loop`: windows chosen by (seed,
 epoch, index), batches gathered on the device, the loss read every ten steps. Contenders take turns; medians.
 """
 
@@ -18,16 +18,16 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from encoder import SHAPES, Contender, free, laconic_contenders, race, window_lengths
-from laconic.encoder import Encoder, Model, Shape
-from laconic.heads import SpanHead
-from laconic.score import hardware
-from laconic.text import Windows
-from laconic.train.loop import Loop
-from laconic.train.run import EVERY
-from laconic.train.settings import Optimisation
-from laconic.train.spans import Examples, Feed
-from laconic.tune import Adapters, BitFit, Freeze, Full, LoRA, Tuning, apply
+from encoder import SHAPES, Contender, free, quoth_contenders, race, window_lengths
+from quoth.encoder import Encoder, Model, Shape
+from quoth.heads import SpanHead
+from quoth.score import hardware
+from quoth.text import Windows
+from quoth.train.loop import Loop
+from quoth.train.run import EVERY
+from quoth.train.settings import Optimisation
+from quoth.train.spans import Examples, Feed
+from quoth.tune import Adapters, BitFit, Freeze, Full, LoRA, Tuning, apply
 
 BARE = "bare step, all weights"
 TUNINGS: dict[str, Callable[[int], Tuning]] = {
@@ -98,7 +98,7 @@ def main() -> None:
     shape = SHAPES[options.shape]
     accelerator = Accelerator(cpu=options.device == "cpu")
     feed = Feed(examples(16 * options.windows), accelerator.device)
-    contenders = [laconic_contenders(shape, options, BARE, options.windows)["training"]]
+    contenders = [quoth_contenders(shape, options, BARE, options.windows)["training"]]
     for name, make in TUNINGS.items():
         contenders.append(loop_contender(name, make(len(shape.layers)), shape, feed, accelerator, options))
     rates = race(contenders, options)

@@ -1,6 +1,6 @@
 """The embedded reader on a text that it has never seen: five questions that the text answers, and one that it does not.
 
-python examples/demo.py        needs plain `laconic` alone; exit code 1 if an answer is not the right one
+python examples/demo.py        needs plain `quoth` alone; exit code 1 if an answer is not the right one
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from laconic import Reader
+from quoth import Reader
 
 TEXT = Path(__file__).parent / "longitude.txt"
 QUESTIONS = {  # and what the text says

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from laconic.cli import main
+from quoth.cli import main
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # for the tests of kernels
@@ -24,11 +24,11 @@ def minilm() -> Path:
 
 @pytest.fixture(scope="session")
 def span_model(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Laconic folder: MiniLM-L6 with the span head of tests/data."""
+    """A Quoth folder: MiniLM-L6 with the span head of tests/data."""
     from safetensors.torch import load_file
 
-    from laconic.encoder import Model, load, save
-    from laconic.heads import SpanHead
+    from quoth.encoder import Model, load, save
+    from quoth.heads import SpanHead
 
     loaded = load(minilm)
     head = SpanHead(loaded.encoder.shape.hidden)
@@ -46,7 +46,7 @@ def cli(capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["laconic", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["quoth", *map(str, arguments)])
         capsys.readouterr()
         code = 0
         try:

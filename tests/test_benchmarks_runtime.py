@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from laconic import Reader
-from laconic.deploy.export import export
-from laconic.score import file_bytes, score_squad2
-from laconic.text import read
+from quoth import Reader
+from quoth.deploy.export import export
+from quoth.score import file_bytes, score_squad2
+from quoth.text import read
 from train.material import SOURCES, make_questions
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import laconic
+import quoth
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,38 +14,34 @@ def python(code, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_plain_laconic_never_imports_torch():
+def test_plain_quoth_never_imports_torch():
     code = """
 import sys
 for name in ("torch", "transformers", "accelerate", "datasets"):
     sys.modules[name] = None            # importing it is an ImportError from here on
-import laconic.cli, laconic.text, laconic.answer, laconic.score, laconic.encoder
-from laconic import Reader
+import quoth.cli, quoth.text, quoth.answer, quoth.score, quoth.encoder
+from quoth import Reader
 """
     result = python(code)
     assert result.returncode == 0, result.stderr
 
 
 def test_without_torch_a_model_is_refused_in_one_line(span_model):
-    code = "import sys; sys.modules['torch'] = None; from laconic.cli import main; main()"
+    code = "import sys; sys.modules['torch'] = None; from quoth.cli import main; main()"
     result = python(code, "ask", "Who?", str(ROOT / "README.md"), "--model", str(span_model))
     assert result.returncode == 2
-    assert result.stderr.strip().endswith("to run it Laconic needs torch; pip install 'laconic[train]'")
+    assert result.stderr.strip().endswith("to run it Quoth needs torch; pip install 'quoth[train]'")
 
 
-def test_importing_laconic_is_light():
-    code = (
-        "import sys, laconic; print(sorted(m for m in ('numpy', 'tokenizers', 'typer', 'torch') if m in sys.modules))"
-    )
+def test_importing_quoth_is_light():
+    code = "import sys, quoth; print(sorted(m for m in ('numpy', 'tokenizers', 'typer', 'torch') if m in sys.modules))"
     assert python(code).stdout.strip() == "[]"
 
 
 def test_version_and_verbs():
-    result = subprocess.run([sys.executable, "-m", "laconic", "--version"], capture_output=True, text=True, check=True)
-    assert result.stdout == f"laconic {laconic.__version__}\n"
-    shown = subprocess.run(
-        [sys.executable, "-m", "laconic", "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    result = subprocess.run([sys.executable, "-m", "quoth", "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout == f"quoth {quoth.__version__}\n"
+    shown = subprocess.run([sys.executable, "-m", "quoth", "--help"], capture_output=True, text=True, check=True).stdout
     for verb in ("ask", "answer", "score", "evaluate", "inspect"):
         assert verb in shown
 
@@ -69,10 +65,10 @@ def test_local_links_of_the_documents_exist():
 def test_an_error_of_the_system_is_one_line():
     """A full disk or a forbidden folder: no traceback, code 2."""
     code = """
-import laconic.cli, errno
+import quoth.cli, errno
 def full(): raise OSError(errno.ENOSPC, "No space left on device", "out.json")
-laconic.cli.app = full
-laconic.cli.main()
+quoth.cli.app = full
+quoth.cli.main()
 """
     result = python(code)
-    assert (result.returncode, result.stderr) == (2, "laconic: out.json: No space left on device\n")
+    assert (result.returncode, result.stderr) == (2, "quoth: out.json: No space left on device\n")

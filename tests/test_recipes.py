@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from laconic.deploy.stages import read_build_recipe
-from laconic.encoder import Encoder, LayerShape, Model, Shape
-from laconic.heads import build_head
-from laconic.heads.mlm import mlm_table
-from laconic.prune import Parameters, read_prune_recipe
-from laconic.prune.plan import plan_rounds
-from laconic.text import read_glue
-from laconic.train import read_recipe
-from laconic.train.settings import Negatives
-from laconic.tune import apply, build_tuning
+from quoth.deploy.stages import read_build_recipe
+from quoth.encoder import Encoder, LayerShape, Model, Shape
+from quoth.heads import build_head
+from quoth.heads.mlm import mlm_table
+from quoth.prune import Parameters, read_prune_recipe
+from quoth.prune.plan import plan_rounds
+from quoth.text import read_glue
+from quoth.train import read_recipe
+from quoth.train.settings import Negatives
+from quoth.tune import apply, build_tuning
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 PRUNING = FOLDER / "prune.toml"

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from laconic.answer import Reader
-from laconic.text import Tokens
+from quoth.answer import Reader
+from quoth.text import Tokens
 
 
 class Planted:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.answer import Answer, LaconicWarning, SpanLogits, decode
-from laconic.answer.pairs import best_pairs, sliding_max
-from laconic.errors import LaconicError
+from quoth.answer import Answer, QuothWarning, SpanLogits, decode
+from quoth.answer.pairs import best_pairs, sliding_max
+from quoth.errors import QuothError
 
 RULES = ("devlin", "probability", "bertvision")
 
@@ -162,7 +162,7 @@ def cases(draw, numbers, wild=False):
 
 def quiet(*args, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LaconicWarning)
+        warnings.simplefilter("ignore", QuothWarning)
         return decode(*args, **options)
 
 
@@ -261,7 +261,7 @@ def test_sliding_max():
 
 
 def test_many_windows_in_many_chunks(monkeypatch):
-    monkeypatch.setattr("laconic.answer.chunks.CELLS", 50)
+    monkeypatch.setattr("quoth.answer.chunks.CELLS", 50)
     rng = np.random.default_rng(3)
     contexts = ["".join(rng.choice(list("abcdef"), 60)) for _ in range(30)]
     windows = []
@@ -340,7 +340,7 @@ def test_a_window_that_is_not_finite_is_skipped_and_named(rule, bad):
         (0, 0, [(0, 1)], [0, 4], [0, 4]),
         (1, 0, [(0, 1)], [bad, 4], [0, 4]),
     ]
-    with pytest.warns(LaconicWarning) as caught:
+    with pytest.warns(QuothWarning) as caught:
         decoded = decode(*build(["ab", "cd"], windows), rule=rule, ids=["first", "second"])
     assert len(caught) == 1
     assert "window 1 of 2 of question first, window 1 of 1 of question second" in str(caught[0].message)
@@ -373,11 +373,11 @@ def test_nothing_at_all():
 
 def test_what_does_not_fit_is_told():
     windows, logits, contexts = one("ab", [0, 1, 2], [0, 1, 2])
-    with pytest.raises(LaconicError, match=r"end logits have shape \(3,\) but the windows have 7 tokens"):
+    with pytest.raises(QuothError, match=r"end logits have shape \(3,\) but the windows have 7 tokens"):
         decode(windows, SpanLogits(logits.start, logits.end[:3]), contexts)
-    with pytest.raises(LaconicError, match="questions 0 to 0"):
+    with pytest.raises(QuothError, match="questions 0 to 0"):
         decode(windows, logits, [])
-    with pytest.raises(LaconicError, match="n_best=0"):
+    with pytest.raises(QuothError, match="n_best=0"):
         decode(windows, logits, contexts, n_best=0)
-    with pytest.raises(LaconicError, match="'squad' is unknown"):
+    with pytest.raises(QuothError, match="'squad' is unknown"):
         decode(windows, logits, contexts, rule="squad")

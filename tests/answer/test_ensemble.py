@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from laconic.answer import LaconicWarning, Reader, SpanLogits, decode
-from laconic.answer.ensemble import combine
-from laconic.cli import app
-from laconic.encoder import load, save
-from laconic.encoder.ensemble import load_ensemble, save_ensemble
-from laconic.errors import LaconicError
-from laconic.text import Question
-from laconic.tune import Freeze, apply
+from quoth.answer import QuothWarning, Reader, SpanLogits, decode
+from quoth.answer.ensemble import combine
+from quoth.cli import app
+from quoth.encoder import load, save
+from quoth.encoder.ensemble import load_ensemble, save_ensemble
+from quoth.errors import QuothError
+from quoth.text import Question
+from quoth.tune import Freeze, apply
 
 ASKED = json.loads((Path(__file__).parents[1] / "data/questions.json").read_text())
 HOWS = ("max", "mean", "sum")
@@ -137,7 +137,7 @@ class TestCombine:
         ],
     )
     def test_refusals(self, arguments, culprit):
-        with pytest.raises(LaconicError, match=culprit):
+        with pytest.raises(QuothError, match=culprit):
             combine(*arguments)
 
 
@@ -180,9 +180,9 @@ def together(real, tmp_path_factory):
     save_ensemble(real, folder)
 
     def choose(how):
-        described = json.loads((folder / "laconic.json").read_text())
+        described = json.loads((folder / "quoth.json").read_text())
         described["ensemble"]["how"] = how
-        (folder / "laconic.json").write_text(json.dumps(described))
+        (folder / "quoth.json").write_text(json.dumps(described))
         return folder
 
     return choose
@@ -223,22 +223,22 @@ def test_a_window_that_a_member_cannot_judge_is_skipped_aloud(by_hand):
     broken = SpanLogits(logits[1].start.copy(), logits[1].end)
     broken.start[3] = math.nan
     contexts = [question.context for question in QUESTIONS]
-    with pytest.warns(LaconicWarning, match="skipped for NaN"):
+    with pytest.warns(QuothWarning, match="skipped for NaN"):
         found = decode(windows, combine([logits[0], broken], windows.starts, "mean"), contexts)
     silent = [text == "" for text in found.predictions(math.inf)]
     assert silent == [True] + [False] * (len(QUESTIONS) - 1)
 
 
 class TestCommands:
-    def laconic(self, *arguments):
+    def quoth(self, *arguments):
         result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
         assert result.exit_code in (0, 1), result.output
         return result.stdout
 
     def test_ensemble_inspect_evaluate_ask(self, real, tmp_path):
         out = tmp_path / "e"
-        made = json.loads(self.laconic("ensemble", *real, "--out", out, "--how", "mean", "--json"))
-        assert made == json.loads(self.laconic("inspect", out, "--json"))
+        made = json.loads(self.quoth("ensemble", *real, "--out", out, "--how", "mean", "--json"))
+        assert made == json.loads(self.quoth("inspect", out, "--json"))
         assert made["ensemble"] == {"how": "mean", "encoders": 1}
         assert made["parts"] == {"encoders": 22_565_376, "heads": 3 * 770}
         assert [member["encoder"] for member in made["members"]] == [0, 0, 0]
@@ -246,7 +246,7 @@ class TestCommands:
         runner = load_ensemble(out, "cpu")
         assert made["parameters"] == runner.parameters
         assert made["flops"]["per_window"] == runner.flops(384)
-        shown = self.laconic("inspect", out)
+        shown = self.quoth("inspect", out)
         assert "3 models with one encoder, by mean" in " ".join(shown.split())
         assert "22,567,686" in shown
 
@@ -254,11 +254,11 @@ class TestCommands:
         asked = [{"id": "1", "question": "Who?", "answers": [], "is_impossible": True}]
         paragraphs = [{"context": QUESTIONS[0].context, "qas": asked}]
         data.write_text(json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}))
-        cost = json.loads(self.laconic("evaluate", data, "--model", out, "--device", "cpu", "--json"))["cost"]
+        cost = json.loads(self.quoth("evaluate", data, "--model", out, "--device", "cpu", "--json"))["cost"]
         assert cost["parameters"] == made["parameters"]
         assert cost["bytes"] == sum(path.stat().st_size for path in out.glob("members/*/*.safetensors"))
         (tmp_path / "text.txt").write_text(QUESTIONS[0].context)
-        found = self.laconic(
+        found = self.quoth(
             "ask", QUESTIONS[0].question, tmp_path / "text.txt", "--model", out, "--device", "cpu", "--json"
         )
         assert json.loads(found)["question"] == QUESTIONS[0].question

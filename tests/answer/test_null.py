@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from laconic.answer import (
+from quoth.answer import (
     Calibration,
     Threshold,
     area_under_risk_coverage,
@@ -20,7 +20,7 @@ from laconic.answer import (
     fit_calibration,
     risk_coverage,
 )
-from laconic.errors import LaconicError
+from quoth.errors import QuothError
 
 eighths = st.integers(0, 8).map(lambda x: x / 8)  # sums of them are exact
 spread = st.one_of(st.just(0.0), st.floats(1e-6, 1e3), st.floats(-1e3, -1e-6))
@@ -124,7 +124,7 @@ def test_infinite_margins_are_left_out_of_the_fit():
     margin, truth = sample(0)
     more = fit_calibration(np.append(margin, math.inf), np.append(truth, False))
     assert more == fit_calibration(margin, truth)
-    with pytest.raises(LaconicError, match="nothing to calibrate on"):
+    with pytest.raises(QuothError, match="nothing to calibrate on"):
         fit_calibration([math.inf], [1])
 
 
@@ -179,11 +179,11 @@ def test_a_perfect_order_has_the_least_area():
 
 
 def test_what_does_not_fit_is_told():
-    with pytest.raises(LaconicError, match=r"scores_if_not has shape \(1,\) but must have shape \(2,\)"):
+    with pytest.raises(QuothError, match=r"scores_if_not has shape \(1,\) but must have shape \(2,\)"):
         best_threshold([1, 0], [1], [0.0, 1.0])
-    with pytest.raises(LaconicError, match="no NaN"):
+    with pytest.raises(QuothError, match="no NaN"):
         best_threshold([1], [1], [math.nan])
-    with pytest.raises(LaconicError, match=r"within \[0, 1\]"):
+    with pytest.raises(QuothError, match=r"within \[0, 1\]"):
         expected_calibration_error([1.5], [1])
-    with pytest.raises(LaconicError, match="at least one"):
+    with pytest.raises(QuothError, match="at least one"):
         risk_coverage([], [])

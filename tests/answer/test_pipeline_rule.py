@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.answer import Answer, LaconicWarning, SpanLogits, pipeline_answers
-from laconic.answer.pipeline_rule import word_spans
-from laconic.errors import LaconicError
+from quoth.answer import Answer, QuothWarning, SpanLogits, pipeline_answers
+from quoth.answer.pipeline_rule import word_spans
+from quoth.errors import QuothError
 
 
 def random_case(rng, wordless=0.1):
@@ -153,7 +153,7 @@ def test_windows_that_are_not_finite_are_skipped_and_named():
     rng = np.random.default_rng(1)
     windows, logits, contexts, words = random_case(rng)
     bad = SpanLogits(np.full_like(logits.start, np.nan), logits.end)
-    with pytest.warns(LaconicWarning, match="window 1 of .* of question 0"):
+    with pytest.warns(QuothWarning, match="window 1 of .* of question 0"):
         answers = pipeline_answers(windows, bad, contexts, words, no_answer=True)
     assert answers == [[Answer("", 0, 0, 0.0, True)]] * len(contexts)
 
@@ -170,7 +170,7 @@ def test_every_answer_is_in_its_text(seed, odd, no_answer):
     for values in (logits.start, logits.end):
         values[rng.integers(0, len(values), 2)] = odd
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LaconicWarning)
+        warnings.simplefilter("ignore", QuothWarning)
         found = pipeline_answers(windows, logits, contexts, words, top_k=3, no_answer=no_answer)
     for context, answers in zip(contexts, found):
         assert 1 <= len(answers) <= 3
@@ -182,7 +182,7 @@ def test_every_answer_is_in_its_text(seed, odd, no_answer):
 
 def test_what_does_not_fit_is_told():
     windows, logits, contexts, words = random_case(np.random.default_rng(0))
-    with pytest.raises(LaconicError, match="top_k=0"):
+    with pytest.raises(QuothError, match="top_k=0"):
         pipeline_answers(windows, logits, contexts, words, top_k=0)
-    with pytest.raises(LaconicError, match="words"):
+    with pytest.raises(QuothError, match="words"):
         pipeline_answers(windows, logits, contexts, words[:-1])

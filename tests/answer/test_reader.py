@@ -9,10 +9,10 @@ import pytest
 import torch
 import transformers
 
-from laconic import LaconicError, Reader
-from laconic.answer.foreign import TransformersRunner
-from laconic.encoder import load, save_hugging_face
-from laconic.text import Question
+from quoth import QuothError, Reader
+from quoth.answer.foreign import TransformersRunner
+from quoth.encoder import load, save_hugging_face
+from quoth.text import Question
 from tiny import hugging_face
 
 DATA = Path(__file__).parents[1] / "data"
@@ -125,12 +125,12 @@ class TestOldInputs:
         ],
     )
     def test_bad_arguments(self, reader, arguments, culprit):
-        with pytest.raises(LaconicError, match=culprit):
+        with pytest.raises(QuothError, match=culprit):
             reader(**arguments)
 
 
 class TestLoad:
-    def test_hugging_face_folder_equals_laconic_folder(self, reader, span_model, tmp_path):
+    def test_hugging_face_folder_equals_quoth_folder(self, reader, span_model, tmp_path):
         save_hugging_face(load(span_model), tmp_path / "hf")
         question, context = PAIRS[20]
         assert Reader.load(tmp_path / "hf", device="cpu")(question=question, context=context) == reader(
@@ -138,12 +138,12 @@ class TestLoad:
         )
 
     def test_a_model_without_a_span_head(self, minilm):
-        with pytest.raises(LaconicError, match="has no span head"):
+        with pytest.raises(QuothError, match="has no span head"):
             Reader.load(minilm)
 
     def test_no_tokenizer(self, tmp_path):
         hugging_face("bert", "ForQuestionAnswering").save_pretrained(tmp_path)
-        with pytest.raises(LaconicError, match="has no tokenizer"):
+        with pytest.raises(QuothError, match="has no tokenizer"):
             Reader.load(tmp_path)
 
     def test_any_other_family_through_transformers(self, minilm, tmp_path):

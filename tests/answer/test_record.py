@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.answer import Decoded
-from laconic.answer.record import read_answers, write_answers
-from laconic.errors import LaconicError
-from laconic.text import Question
+from quoth.answer import Decoded
+from quoth.answer.record import read_answers, write_answers
+from quoth.errors import QuothError
+from quoth.text import Question
 
 CONTEXT = "Änne\u2028saw “Rome” in\n1900."
 # quarters add and subtract exactly, so that an order is never a matter of rounding
@@ -92,14 +92,14 @@ def test_answers_go_by_id(tmp_path):
         (["q0", "q3"], "has no line for question q3"),
         (["q0"], "question q1 is not in the data"),
     ):
-        with pytest.raises(LaconicError, match=message):
+        with pytest.raises(QuothError, match=message):
             found.of(ids)
 
 
 def test_as_many_answers_as_questions(tmp_path):
-    with pytest.raises(LaconicError, match="2 answers to 3 questions"):
+    with pytest.raises(QuothError, match="2 answers to 3 questions"):
         write_answers(tmp_path / "a.jsonl", asked(3), some_answers())
-    with pytest.raises(LaconicError, match="keep=0"):
+    with pytest.raises(QuothError, match="keep=0"):
         write_answers(tmp_path / "a.jsonl", asked(2), some_answers(), keep=0)
     assert not list(tmp_path.iterdir())
 
@@ -130,7 +130,7 @@ GOOD = '{"id": "a", "null_minus_best": 1, "answers": [["x", 0, 1, 2]]}'
 def test_a_bad_file_is_one_line(tmp_path, lines, message):
     path = tmp_path / "answers.jsonl"
     path.write_text("\n".join(lines))
-    with pytest.raises(LaconicError) as error:
+    with pytest.raises(QuothError) as error:
         read_answers(path)
     assert str(path) in str(error.value)
     assert message in str(error.value)
@@ -138,8 +138,8 @@ def test_a_bad_file_is_one_line(tmp_path, lines, message):
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(LaconicError, match="no such file"):
+    with pytest.raises(QuothError, match="no such file"):
         read_answers(tmp_path / "answers.jsonl.gz")
     (tmp_path / "answers.jsonl.gz").write_bytes(gzip.compress(GOOD.encode())[:-6])
-    with pytest.raises(LaconicError, match="broken gzip file"):
+    with pytest.raises(QuothError, match="broken gzip file"):
         read_answers(tmp_path / "answers.jsonl.gz")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.answer.retrieve import Stretch, bm25, choose, stretches, widened
+from quoth.answer.retrieve import Stretch, bm25, choose, stretches, widened
 
 words = st.sampled_from(["river", "rivers", "The", "mill", "Mühle", "42", "inventor", "invention", "x", "İ", "東京"])
 texts = st.lists(st.lists(words, max_size=12).map(" ".join), min_size=1, max_size=6)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from answer.planted import planted_reader
-from laconic import LaconicError
-from laconic.answer import Calibration, Silence, search
+from quoth import QuothError
+from quoth.answer import Calibration, Silence, search
 
 FILLER = "The harbour was quiet, and nobody spoke of the weather. "
 
@@ -140,5 +140,5 @@ class TestSilence:
 
 
 def test_bad_settings(minilm):
-    with pytest.raises(LaconicError, match="read=-1"):
+    with pytest.raises(QuothError, match="read=-1"):
         planted_reader(minilm, "heron").find("What?", ["x"], read=-1)

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.material import make_folder, shape, with_tokenizer
-from laconic import LaconicError, Reader
-from laconic.answer import Calibration, Decoded, Silence, fit_calibration, store_silence
-from laconic.encoder import LayerShape
-from laconic.encoder.ensemble import save_ensemble
-from laconic.score.thresholds import choices, cross_fitted, fit_silence, fit_threshold
-from laconic.text import Gold, Question
+from quoth import QuothError, Reader
+from quoth.answer import Calibration, Decoded, Silence, fit_calibration, store_silence
+from quoth.encoder import LayerShape
+from quoth.encoder.ensemble import save_ensemble
+from quoth.score.thresholds import choices, cross_fitted, fit_silence, fit_threshold
+from quoth.text import Gold, Question
 
 KEPT = Silence(-1.25, Calibration(2.5, 0.5), {"data": "dev.json", "questions": 12})
 
@@ -127,7 +127,7 @@ def test_fitting_says_what_on():
 @pytest.mark.parametrize(("score", "which"), [(None, "no question"), (1.0, "every question")])
 def test_fitting_asks_for_both_kinds(score, which):
     questions, decoded = made([(score, 1.0), (score, 2.0)], ["t"] * 2)
-    with pytest.raises(LaconicError, match=f"dev.json: {which} has an answer"):
+    with pytest.raises(QuothError, match=f"dev.json: {which} has an answer"):
         fit_silence(choices(questions, decoded), "dev.json")
 
 
@@ -145,25 +145,25 @@ def place(tmp_path_factory, minilm):
 class TestFolder:
     def test_kept_and_read(self, place):
         assert Reader.load(place / "one", device="cpu").silence == Silence(0.0, Calibration(1.0, 0.0))
-        before = json.loads((place / "one/laconic.json").read_text())
+        before = json.loads((place / "one/quoth.json").read_text())
         store_silence(place / "one", KEPT)
-        after = json.loads((place / "one/laconic.json").read_text())
+        after = json.loads((place / "one/quoth.json").read_text())
         assert after.pop("null") == {"threshold": -1.25, "temperature": 2.5, "bias": 0.5, "fitted": dict(KEPT.fitted)}
         assert after == before
         assert Reader.load(place / "one", device="cpu").silence == KEPT
 
     @pytest.mark.parametrize("int8", [False, True])
     def test_an_export_takes_it_along(self, place, tmp_path, int8):
-        from laconic.deploy.export import export
+        from quoth.deploy.export import export
 
         store_silence(place / "one", KEPT)
         export(place / "one", tmp_path / "onnx", int8=int8)
         assert Reader.load(tmp_path / "onnx").silence == KEPT
         export(place / "two", tmp_path / "without")
-        assert "null" not in json.loads((tmp_path / "without/laconic.json").read_text())
+        assert "null" not in json.loads((tmp_path / "without/quoth.json").read_text())
 
     def test_an_ensemble_has_its_own(self, place, tmp_path):
-        from laconic.deploy.export import export
+        from quoth.deploy.export import export
 
         store_silence(place / "one", KEPT)
         save_ensemble([place / "one", place / "two"], tmp_path / "both")
@@ -186,22 +186,22 @@ class TestFolder:
         ],
     )
     def test_a_spoilt_file_is_one_line(self, place, value, culprit):
-        path = place / "two/laconic.json"
+        path = place / "two/quoth.json"
         kept = path.read_text()
         path.write_text(json.dumps({**json.loads(kept), "null": value}))
         try:
-            with pytest.raises(LaconicError, match=f"laconic.json: (null: )?{culprit}"):
+            with pytest.raises(QuothError, match=f"quoth.json: (null: )?{culprit}"):
                 Reader.load(place / "two", device="cpu")
         finally:
             path.write_text(kept)
 
     def test_a_threshold_alone_will_do(self, place):
-        path = place / "two/laconic.json"
+        path = place / "two/quoth.json"
         kept = path.read_text()
         path.write_text(json.dumps({**json.loads(kept), "null": {"threshold": 1}}))
         assert Reader.load(place / "two", device="cpu").silence == Silence(1.0)
         path.write_text(kept)
 
-    def test_only_laconic_folders_keep_it(self, minilm):
-        with pytest.raises(LaconicError, match="there is none; save or export the model as a Laconic folder first"):
+    def test_only_quoth_folders_keep_it(self, minilm):
+        with pytest.raises(QuothError, match="there is none; save or export the model as a Quoth folder first"):
             store_silence(minilm, KEPT)

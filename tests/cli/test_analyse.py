@@ -12,9 +12,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laconic.cli.analyse import analyse
-from laconic.errors import LaconicError
-from laconic.report.plots import _curves
+from quoth.cli.analyse import analyse
+from quoth.errors import QuothError
+from quoth.report.plots import _curves
 
 app = typer.Typer()
 app.command()(analyse)
@@ -191,13 +191,13 @@ def test_plots_are_svg(folder):
 
 def test_plots_without_matplotlib_are_refused_before_the_work(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(LaconicError, match=r"plots need matplotlib: pip install 'laconic\[report\]'"):
+    with pytest.raises(QuothError, match=r"plots need matplotlib: pip install 'quoth\[report\]'"):
         run(folder / "no such run", "--plots", folder / "plots")
     assert not (folder / "plots").exists()
 
 
 def mistake(*arguments):
-    with pytest.raises(LaconicError) as error:
+    with pytest.raises(QuothError) as error:
         run(*arguments)
     assert "\n" not in str(error.value)
     return str(error.value)
@@ -261,20 +261,20 @@ def test_layer_weights_that_are_none(folder, weights):
 
 
 def test_the_real_command_line_needs_neither_torch_nor_matplotlib(folder):
-    code = "import sys; sys.modules['torch'] = sys.modules['matplotlib'] = None; from laconic.cli import main; main()"
+    code = "import sys; sys.modules['torch'] = sys.modules['matplotlib'] = None; from quoth.cli import main; main()"
     command = [sys.executable, "-c", code, "analyse"]
 
-    def laconic(*words):
+    def quoth(*words):
         return subprocess.run([*command, *map(str, words)], capture_output=True, text=True, timeout=300, check=False)
 
-    result = laconic(folder / "one", folder / "two", "--json")
+    result = quoth(folder / "one", folder / "two", "--json")
     assert (result.returncode, json.loads(result.stdout)["questions"]) == (0, 5)
     stage = write_stage(folder / "epoch-1", {"lp": curve(1, 2, 3)})
-    result = laconic("--curves", stage, "--json")
+    result = quoth("--curves", stage, "--json")
     assert (result.returncode, len(json.loads(result.stdout)["stages"])) == (0, 1)
-    result = laconic(folder)
+    result = quoth(folder)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"laconic: {folder}: has no answers.jsonl.gz;")
+    assert result.stderr.startswith(f"quoth: {folder}: has no answers.jsonl.gz;")
     assert result.stderr.count("\n") == 1
 
 

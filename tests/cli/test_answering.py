@@ -13,9 +13,9 @@ ASKED = json.loads((DATA / "questions.json").read_text())
 TEXT = ASKED["passages"][1]
 
 
-def laconic(*arguments, stdin=None):
+def quoth(*arguments, stdin=None):
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "laconic", *map(str, arguments)]
+    command = [sys.executable, "-m", "quoth", *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=300, env=environment, check=False, input=stdin
     )
@@ -47,7 +47,7 @@ class TestAsk:
     def test_json(self, span_model, tmp_path):
         for name, text in (("kiln.txt", TEXT), ("bees.md", ASKED["passages"][2])):
             (tmp_path / name).write_text(text)
-        result = laconic("ask", "Who ran the pottery?", tmp_path, "--model", span_model, "--top", 3, "--json")
+        result = quoth("ask", "Who ran the pottery?", tmp_path, "--model", span_model, "--top", 3, "--json")
         facts = json.loads(result.stdout)
         assert facts["question"] == "Who ran the pottery?"
         assert result.returncode == 0, result.stderr
@@ -61,7 +61,7 @@ class TestAsk:
             assert 0 <= found["score"] <= 1
 
     def test_standard_input_for_people(self, span_model):
-        result = laconic("ask", "Which word did they send back?", "--model", span_model, stdin=ASKED["passages"][0])
+        result = quoth("ask", "Which word did they send back?", "--model", span_model, stdin=ASKED["passages"][0])
         assert result.returncode == 0, result.stderr
         assert result.stdout.startswith("No answer in these texts (score 0.") or "standard input:1, " in result.stdout
 
@@ -76,7 +76,7 @@ class TestAsk:
         ],
     )
     def test_a_mistake_is_one_line_and_code_2(self, arguments, stdin, culprit):
-        result = laconic(*arguments, stdin=stdin)
+        result = quoth(*arguments, stdin=stdin)
         assert result.returncode == 2, result.stderr
         assert culprit in result.stderr
         assert result.stdout == ""
@@ -84,7 +84,7 @@ class TestAsk:
 
 def test_answer_then_score_equals_evaluate(span_model, squad, tmp_path):
     out, nbest, na = tmp_path / "p.json", tmp_path / "n.json", tmp_path / "na.json"
-    result = laconic(
+    result = quoth(
         "answer", squad, "--out", out, "--nbest", nbest, "--na-probs", na, "--model", span_model, "--top", 5, "--json"
     )
     assert json.loads(result.stdout)["questions"] == 24, result.stderr
@@ -93,8 +93,8 @@ def test_answer_then_score_equals_evaluate(span_model, squad, tmp_path):
     for id, answers in json.loads(nbest.read_text()).items():
         assert len(answers) == 6
         assert answers[0]["text"] == predictions[id]
-    scored = json.loads(laconic("score", squad, out, "--json").stdout)
-    evaluated = json.loads(laconic("evaluate", squad, "--model", span_model, "--json").stdout)
+    scored = json.loads(quoth("score", squad, out, "--json").stdout)
+    evaluated = json.loads(quoth("evaluate", squad, "--model", span_model, "--json").stdout)
     for key in ("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total", "NoAns_f1", "NoAns_total"):
         assert evaluated[key] == scored[key], key
     assert evaluated["best_f1"] >= evaluated["f1"] - 1e-9
@@ -105,13 +105,13 @@ def test_answer_then_score_equals_evaluate(span_model, squad, tmp_path):
 
 
 def test_evaluate_for_people(span_model, squad):
-    shown = laconic("evaluate", squad, "--model", span_model).stdout
+    shown = quoth("evaluate", squad, "--model", span_model).stdout
     for word in ("with an answer", "questions/s", "best F1", "95 % interval"):
         assert word in shown
 
 
 def test_out_must_be_a_file(span_model, squad, tmp_path):
-    result = laconic("answer", squad, "--out", tmp_path, "--model", span_model)
+    result = quoth("answer", squad, "--out", tmp_path, "--model", span_model)
     assert result.returncode == 2
     assert "is a folder" in result.stderr
 
@@ -125,7 +125,7 @@ def test_out_must_be_a_file(span_model, squad, tmp_path):
     ],
 )
 def test_wrong_options_are_one_line(span_model, squad, arguments, culprit):
-    result = laconic("evaluate", squad, "--model", span_model, *arguments)
+    result = quoth("evaluate", squad, "--model", span_model, *arguments)
     assert result.returncode == 2, result.stderr
     assert culprit in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
@@ -135,7 +135,7 @@ def test_a_file_name_with_brackets_is_shown_as_it_is(span_model, tmp_path):
     place = tmp_path / "[bold]a[/red].txt"
     place.parent.mkdir()
     place.write_text(ASKED["passages"][6])
-    result = laconic("ask", "Which word did the ephors send back?", place, "--model", span_model)
+    result = quoth("ask", "Which word did the ephors send back?", place, "--model", span_model)
     assert result.returncode == 0, result.stderr
     assert f"{place}:1, characters" in result.stdout
 
@@ -146,15 +146,15 @@ def test_evaluate_has_the_keys_of_score_for_squad_1_too(span_model, squad, tmp_p
         paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["answers"]]
     (tmp_path / "one.json").write_text(json.dumps({**data, "version": "1.1"}))
     out = tmp_path / "p.json"
-    laconic("answer", tmp_path / "one.json", "--out", out, "--model", span_model)
+    quoth("answer", tmp_path / "one.json", "--out", out, "--model", span_model)
     assert all(json.loads(out.read_text()).values()), "1.1 always speaks"
-    scored = json.loads(laconic("score", tmp_path / "one.json", out, "--json").stdout)
-    evaluated = json.loads(laconic("evaluate", tmp_path / "one.json", "--model", span_model, "--json").stdout)
+    scored = json.loads(quoth("score", tmp_path / "one.json", out, "--json").stdout)
+    evaluated = json.loads(quoth("evaluate", tmp_path / "one.json", "--model", span_model, "--json").stdout)
     assert {key: evaluated[key] for key in ("exact", "f1", "total", "HasAns_f1")} == {
         key: scored[key] for key in ("exact", "f1", "total", "HasAns_f1")
     }
 
 
 def test_json_is_json_when_never_silent(span_model, squad):
-    shown = laconic("evaluate", squad, "--model", span_model, "--threshold", "inf", "--json").stdout
+    shown = quoth("evaluate", squad, "--model", span_model, "--threshold", "inf", "--json").stdout
     assert json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["threshold"] is None

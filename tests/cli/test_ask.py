@@ -1,4 +1,4 @@
-"""`laconic ask` and the texts that people have: empty, binary, odd, long, several, none at all."""
+"""`quoth ask` and the texts that people have: empty, binary, odd, long, several, none at all."""
 
 import io
 import json
@@ -13,8 +13,8 @@ import pytest
 
 from answer.planted import planted_reader
 from deploy.material import make_folder, shape, with_tokenizer
-from laconic.answer import Calibration, Silence
-from laconic.encoder import LayerShape
+from quoth.answer import Calibration, Silence
+from quoth.encoder import LayerShape
 
 FILLER = "The harbour was quiet, and nobody spoke of the weather.\n\n"
 TEXT = "In spring they kept a heron there.\n"
@@ -22,10 +22,10 @@ TEXT = "In spring they kept a heron there.\n"
 
 @pytest.fixture
 def ask(cli, minilm, monkeypatch):
-    """`laconic ask`, with a reader that answers "heron" where the texts have one."""
+    """`quoth ask`, with a reader that answers "heron" where the texts have one."""
 
     def run(*arguments, stdin=None, null=0.0, silence=None):
-        monkeypatch.setattr("laconic.cli.ask.load_reader", lambda *_: planted_reader(minilm, "heron", null, silence))
+        monkeypatch.setattr("quoth.cli.ask.load_reader", lambda *_: planted_reader(minilm, "heron", null, silence))
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
         return cli("ask", "Which bird was kept there?", *arguments)
@@ -61,7 +61,7 @@ class TestNoText:
         (path,) = write(tmp_path, a_txt=content)
         result = ask(path)
         assert (result.returncode, result.stdout) == (2, "")
-        assert result.stderr.startswith(f"laconic: {path}: {why}")
+        assert result.stderr.startswith(f"quoth: {path}: {why}")
         assert result.stderr.endswith(": there is no text to answer from\n")
         assert result.stderr.count("\n") == 1
 
@@ -72,7 +72,7 @@ class TestNoText:
             result = ask(*order, "--json")
             assert result.returncode == 0
             assert json.loads(result.stdout)["answers"][0]["file"] == str(good)
-            assert result.stderr.startswith(f"laconic: {bad}: {why}")
+            assert result.stderr.startswith(f"quoth: {bad}: {why}")
             assert result.stderr.endswith("; left out\n")
             assert result.stderr.count("\n") == 1
 
@@ -80,12 +80,12 @@ class TestNoText:
         paths = write(tmp_path, a_txt=b"", b_txt=b"\0", c_txt=b"\xff")
         result = ask(*paths)
         assert result.returncode == 2
-        assert result.stderr == f"laconic: {paths[0]}: is empty (and 2 more like it): there is no text to answer from\n"
+        assert result.stderr == f"quoth: {paths[0]}: is empty (and 2 more like it): there is no text to answer from\n"
 
     def test_an_empty_pipe(self, ask):
         result = ask(stdin=b"")
         assert result.returncode == 2
-        assert result.stderr == "laconic: standard input: is empty: there is no text to answer from\n"
+        assert result.stderr == "quoth: standard input: is empty: there is no text to answer from\n"
 
     def test_what_is_not_there_is_an_error_whatever_else_is(self, ask, tmp_path):
         (good,) = write(tmp_path, a_txt=TEXT)
@@ -93,7 +93,7 @@ class TestNoText:
         for name, why in (("none.txt", "no such file or folder"), ("hollow", "the folder has no .txt, .md, .rst")):
             result = ask(good, tmp_path / name)
             assert (result.returncode, result.stdout) == (2, "")
-            assert result.stderr.startswith(f"laconic: {tmp_path / name}: {why}")
+            assert result.stderr.startswith(f"quoth: {tmp_path / name}: {why}")
 
     def test_nothing_to_read(self, ask, monkeypatch):
         for stdin in (SimpleNamespace(isatty=lambda: True), None):
@@ -142,7 +142,7 @@ def test_standard_input(ask, arguments):
 
 
 def test_a_real_pipe(span_model):
-    command = [sys.executable, "-m", "laconic", "ask", "Which bird?", "--model", str(span_model), "--threshold", "inf"]
+    command = [sys.executable, "-m", "quoth", "ask", "Which bird?", "--model", str(span_model), "--threshold", "inf"]
     done = subprocess.run([*command, "--json"], input=TEXT.encode(), capture_output=True, check=True, timeout=120)
     (found,) = json.loads(done.stdout)["answers"]
     assert found["file"] == "-"
@@ -216,7 +216,7 @@ class TestLong:
     @classmethod
     def place(cls, tmp_path_factory, minilm):
         """20 MB of text with one heron in it, and a small exported model."""
-        from laconic.deploy.export import export
+        from quoth.deploy.export import export
 
         place = tmp_path_factory.mktemp("long")
         half = FILLER * (10_000_000 // len(FILLER))
@@ -236,7 +236,7 @@ class TestLong:
         assert found["answers"][0]["line"] == text[: text.index("heron")].count("\n") + 1
         assert found["read"] == 100 < found["stretches"]
         told = f"read 100 of {found['stretches']:,} stretches, those nearest to the question; --read 0 reads all"
-        assert result.stderr == f"laconic: {told}\n"
+        assert result.stderr == f"quoth: {told}\n"
 
     @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is asked of Linux")
     def test_memory_is_bounded_and_torch_is_not_touched(self, place):
@@ -245,7 +245,7 @@ class TestLong:
 import sys
 for name in ("torch", "transformers", "safetensors", "accelerate", "onnx"):
     sys.modules[name] = None
-from laconic.cli import main
+from quoth.cli import main
 try:
     main()
 finally:  # not from getrusage: Linux counts the memory of the process that started this one

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from laconic.embedded import ONLY_ANSWERS, embedded_folder
+from quoth.embedded import ONLY_ANSWERS, embedded_folder
 from train.material import make_questions
 
 TEXT = "John Harrison was born in Foulby, a village in Yorkshire, in 1693."
@@ -45,7 +45,7 @@ def test_what_needs_weights_is_refused_and_nothing_is_written(cli, recipe, tmp_p
     ):
         result = cli(*words)
         assert (result.returncode, result.stdout) == (2, ""), words
-        assert result.stderr.splitlines()[-1] == f"laconic: {ONLY_ANSWERS}"
+        assert result.stderr.splitlines()[-1] == f"quoth: {ONLY_ANSWERS}"
     assert {path.name for path in out.rglob("*")} <= {".lock"}, "that of a run"
 
 

@@ -1,4 +1,4 @@
-"""`laconic inspect`, through the real command line."""
+"""`quoth inspect`, through the real command line."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import laconic as laconic_package
-from laconic.encoder import Encoder, Model, Shape, load, save
+import quoth as quoth_package
+from quoth.encoder import Encoder, Model, Shape, load, save
 from tiny import hugging_face
 
 OPTBERT_43M = {
@@ -18,15 +18,15 @@ OPTBERT_43M = {
 }  # fmt: skip
 
 
-def laconic(*arguments):
+def quoth(*arguments):
     environment = {**os.environ, "COLUMNS": "120"}
-    command = [sys.executable, "-m", "laconic", *map(str, arguments)]
+    command = [sys.executable, "-m", "quoth", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
 
 
 def without_torch(*arguments):
     """The same in a process that cannot import torch; it must not fail."""
-    code = "import sys; sys.modules['torch'] = sys.modules['onnx'] = None; from laconic.cli import main; main()"
+    code = "import sys; sys.modules['torch'] = sys.modules['onnx'] = None; from quoth.cli import main; main()"
     environment = {**os.environ, "COLUMNS": "120"}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
@@ -36,7 +36,7 @@ def without_torch(*arguments):
 
 def test_shape_file(tmp_path):
     (tmp_path / "shape.json").write_text(json.dumps(OPTBERT_43M))
-    facts = json.loads(laconic("inspect", tmp_path / "shape.json", "--json").stdout)
+    facts = json.loads(quoth("inspect", tmp_path / "shape.json", "--json").stdout)
     assert facts["parameters"] == 43_141_920
     assert facts["hidden"] == 304
     assert facts["layers"] == OPTBERT_43M["layers"]
@@ -46,7 +46,7 @@ def test_shape_file(tmp_path):
 
 def test_table(tmp_path):
     (tmp_path / "shape.json").write_text(json.dumps(OPTBERT_43M))
-    shown = laconic("inspect", tmp_path / "shape.json").stdout
+    shown = quoth("inspect", tmp_path / "shape.json").stdout
     assert "43,141,920" in shown
     assert "3,072" in shown
     assert "1–12" in shown
@@ -58,7 +58,7 @@ def test_model_counts_everything_it_has(kind, tmp_path):
     model.save_pretrained(tmp_path / "theirs")
     save(load(tmp_path / "theirs"), tmp_path / "ours")
     for folder in ("theirs", "ours"):
-        facts = json.loads(laconic("inspect", tmp_path / folder, "--json").stdout)
+        facts = json.loads(quoth("inspect", tmp_path / folder, "--json").stdout)
         assert facts["parameters"] == sum(p.numel() for p in model.parameters())
         assert facts["bytes"]["stored"] == 4 * facts["parameters"]
 
@@ -77,8 +77,8 @@ class TestEmbedded:
         return json.loads(without_torch("inspect", "embedded", "--json").stdout)
 
     def test_sizes_bytes_and_threshold(self, facts):
-        folder = Path(laconic_package.__file__).parent / "embedded"
-        kept = json.loads((folder / "laconic.json").read_text())
+        folder = Path(quoth_package.__file__).parent / "embedded"
+        kept = json.loads((folder / "quoth.json").read_text())
         assert facts["layers"] == kept["shape"]["layers"]
         assert facts["null"] == kept["null"]
         assert facts["bytes"]["stored"] == sum((folder / f"model.onnx{more}").stat().st_size for more in ("", ".data"))
@@ -125,7 +125,7 @@ def test_an_exported_ensemble_is_refused(cli, span_model, tmp_path):
 )
 def test_bad_shape_file_is_one_line_and_code_2(text, culprit, tmp_path):
     (tmp_path / "shape.json").write_text(text)
-    result = laconic("inspect", tmp_path / "shape.json")
+    result = quoth("inspect", tmp_path / "shape.json")
     assert result.returncode == 2
     assert culprit in result.stderr
     assert result.stderr.count("\n") == 1
@@ -133,6 +133,6 @@ def test_bad_shape_file_is_one_line_and_code_2(text, culprit, tmp_path):
 
 
 def test_help_names_what_it_takes():
-    shown = laconic("inspect", "--help").stdout
+    shown = quoth("inspect", "--help").stdout
     assert "MODEL|SHAPE.json" in shown
     assert "--json" in shown

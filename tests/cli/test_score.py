@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laconic.cli.score import score
-from laconic.errors import LaconicError
+from quoth.cli.score import score
+from quoth.errors import QuothError
 
 app = typer.Typer()
 app.command()(score)
@@ -157,7 +157,7 @@ def test_bad_predictions_are_one_line(folder, content, message):
     if content is not None:
         path.write_text(content)
     for arguments in ([path], [folder / "predictions.json", "--against", path]):
-        with pytest.raises(LaconicError) as error:
+        with pytest.raises(QuothError) as error:
             run(folder / "data.json", *arguments)
         assert str(path) in str(error.value)
         assert message in str(error.value)
@@ -168,13 +168,13 @@ def test_bad_predictions_are_one_line(folder, content, message):
 def test_bad_probabilities_are_one_line(folder, value):
     path = folder / "na.json"
     path.write_text(f'{{"who": {value}}}')
-    with pytest.raises(LaconicError, match=r"the value of who is .*, not a finite number"):
+    with pytest.raises(QuothError, match=r"the value of who is .*, not a finite number"):
         run(folder / "data.json", folder / "predictions.json", "--na-probs", path)
 
 
 def test_a_probability_for_each_question_is_needed(folder):
     probs = write(folder / "na.json", {"who": 0.5})
-    with pytest.raises(LaconicError, match="question where: its no-answer probability is missing"):
+    with pytest.raises(QuothError, match="question where: its no-answer probability is missing"):
         run(folder / "data.json", folder / "predictions.json", "--na-probs", probs)
 
 
@@ -187,21 +187,21 @@ def test_a_probability_for_each_question_is_needed(folder):
     ],
 )
 def test_options_that_do_not_go_together(folder, options, message):
-    with pytest.raises(LaconicError, match=message):
+    with pytest.raises(QuothError, match=message):
         run(folder / "data.json", folder / "predictions.json", *options)
 
 
 def test_a_folder_or_an_empty_dataset_is_one_line(folder):
-    with pytest.raises(LaconicError, match="cannot be read"):
+    with pytest.raises(QuothError, match="cannot be read"):
         run(folder / "data.json", folder)
-    with pytest.raises(LaconicError, match=r"empty\.json: has no questions"):
+    with pytest.raises(QuothError, match=r"empty\.json: has no questions"):
         run(write(folder / "empty.json", squad({})), folder / "predictions.json")
 
 
 def test_published_figures_of_a_real_system():
-    shared = os.environ.get("LACONIC_SHARED")
+    shared = os.environ.get("QUOTH_SHARED")
     if not shared:
-        pytest.skip("LACONIC_SHARED is not set: it names the folder that holds data/squad")
+        pytest.skip("QUOTH_SHARED is not set: it names the folder that holds data/squad")
     data = Path(shared) / "data" / "squad"
     found = run_json(data / "validation.json.gz", data / "reference_predictions.validation.json")
     assert (found["exact"], found["f1"]) == (78.4218217243059, 82.24497870454641)

@@ -1,4 +1,4 @@
-"""`laconic evaluate --store-threshold`: fitted on the data, kept in the folder, used from then on."""
+"""`quoth evaluate --store-threshold`: fitted on the data, kept in the folder, used from then on."""
 
 import json
 import shutil
@@ -6,10 +6,10 @@ import shutil
 import pytest
 
 from deploy.material import make_folder, shape, with_tokenizer
-from laconic import Reader
-from laconic.encoder import LayerShape
-from laconic.score import span_quality
-from laconic.text import read
+from quoth import Reader
+from quoth.encoder import LayerShape
+from quoth.score import span_quality
+from quoth.text import read
 from train.material import make_questions
 
 
@@ -42,7 +42,7 @@ def test_stored_then_used(cli, place, model):
     before = evaluated(cli, asked, "--model", model)
     assert (before["threshold"], before["stored"]) == (0.0, None)
     fitted = evaluated(cli, asked, "--model", model, "--store-threshold")
-    kept = json.loads((model / "laconic.json").read_text())["null"]
+    kept = json.loads((model / "quoth.json").read_text())["null"]
     assert fitted["stored"] == kept
     assert kept["fitted"]["data"] == "asked.json"
     assert kept["fitted"]["questions"] == fitted["total"] == 40
@@ -96,11 +96,11 @@ def test_cross_fitted_is_told(cli, place, model):
     ],
 )
 def test_what_cannot_be_stored_is_one_line(cli, place, model, arguments, culprit):
-    before = (model / "laconic.json").read_bytes()
+    before = (model / "quoth.json").read_bytes()
     result = cli("evaluate", place / "asked.json", "--model", model, "--store-threshold", *arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert culprit in result.stderr.splitlines()[-1]
-    assert (model / "laconic.json").read_bytes() == before
+    assert (model / "quoth.json").read_bytes() == before
 
 
 def test_where_nothing_can_be_stored(cli, place, model, minilm, tmp_path):
@@ -115,4 +115,4 @@ def test_where_nothing_can_be_stored(cli, place, model, minilm, tmp_path):
     result = cli("evaluate", tmp_path / "one.json", "--model", model, "--store-threshold")
     assert result.returncode == 2
     assert "every question has an answer" in result.stderr
-    assert "null" not in json.loads((model / "laconic.json").read_text())
+    assert "null" not in json.loads((model / "quoth.json").read_text())

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from laconic.encoder import load
-from laconic.text import Tokens, by_length, make_windows, read, targets
+from quoth.encoder import load
+from quoth.text import Tokens, by_length, make_windows, read, targets
 
 SEED, QUESTIONS, EPOCHS = 0, 4000, 30
 

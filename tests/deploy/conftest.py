@@ -1,6 +1,6 @@
 import pytest
 
-from laconic.deploy.export import export
+from quoth.deploy.export import export
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import torch
 
-from laconic.encoder import Encoder, LayerShape, Model, Shape, Style, save
-from laconic.heads import build_head
-from laconic.text.packed import pack
+from quoth.encoder import Encoder, LayerShape, Model, Shape, Style, save
+from quoth.heads import build_head
+from quoth.text.packed import pack
 from tiny import random_windows
 
 IRREGULAR = (LayerShape(3, 5, 8, 40), LayerShape(1, 8, 3, 17), LayerShape(2, 4, 4, 31))

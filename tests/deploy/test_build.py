@@ -1,4 +1,4 @@
-"""`laconic build`: teacher, cut and quantised reader from one recipe, in a folder that can be interrupted."""
+"""`quoth build`: teacher, cut and quantised reader from one recipe, in a folder that can be interrupted."""
 
 import json
 import tomllib
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from laconic import LaconicError, Reader
-from laconic.deploy import stages
-from laconic.deploy.stages import build_reader, make_build_recipe, read_build_recipe
-from laconic.encoder import load
-from laconic.score import span_quality
-from laconic.text import read
-from laconic.train import Interrupted
+from quoth import QuothError, Reader
+from quoth.deploy import stages
+from quoth.deploy.stages import build_reader, make_build_recipe, read_build_recipe
+from quoth.encoder import load
+from quoth.score import span_quality
+from quoth.text import read
+from quoth.train import Interrupted
 from train.material import make_model, make_questions
 
 RECIPE = Path(__file__).parents[2] / "recipes/embedded.toml"
@@ -96,7 +96,7 @@ def test_each_stage_comes_from_the_one_before(built):
             getattr(layer, sizes) for layer in teacher.layers[:2]
         )
     assert cut != teacher
-    described = json.loads((run / "model/laconic.json").read_text())
+    described = json.loads((run / "model/quoth.json").read_text())
     assert described["shape"] == cut.to_json()
     assert described["provenance"] == {"source": "base"}
     assert facts["exported"]["int8_bytes"] < facts["exported"]["bytes"]
@@ -217,11 +217,11 @@ def test_mistakes_are_one_line(place, word, line, tmp_path, cli):
 def test_a_mistake_does_not_claim_the_folder(place, tmp_path, monkeypatch):
     """What was refused before anything was learnt can be put right in the same folder."""
     wrong = read_build_recipe(RECIPE, words(place, "data.train=nowhere.json"))
-    with pytest.raises(LaconicError, match="no such file"):
+    with pytest.raises(QuothError, match="no such file"):
         build_reader(wrong, tmp_path / "run", device="cpu")
     begun = []
     monkeypatch.setattr(stages, "train", lambda *_, **__: begun.append(1) or {})
-    with pytest.raises(LaconicError, match="teacher/model"):  # there is none to cut
+    with pytest.raises(QuothError, match="teacher/model"):  # there is none to cut
         build_reader(read_build_recipe(RECIPE, words(place)), tmp_path / "run", device="cpu")
     assert begun
 
@@ -233,7 +233,7 @@ def test_an_interruption_has_its_exit_code(built, place, tmp_path, cli, monkeypa
     monkeypatch.setattr(stages, "train", stop)
     done = cli("build", RECIPE, *words(place), "--out", tmp_path / "run", "--device", "cpu")
     assert done.returncode == 143
-    assert done.stderr.splitlines()[-1] == "laconic: stopped at step 1 of 2; the same command goes on from there"
+    assert done.stderr.splitlines()[-1] == "quoth: stopped at step 1 of 2; the same command goes on from there"
 
 
 def test_data_that_fit_no_threshold(place, tmp_path):
@@ -242,17 +242,17 @@ def test_data_that_fit_no_threshold(place, tmp_path):
         paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["answers"]]
     (tmp_path / "one.json").write_text(json.dumps(made))
     recipe = read_build_recipe(RECIPE, words(place, f"data.evaluate={tmp_path / 'one.json'}"))
-    with pytest.raises(LaconicError, match="it lacks one kind"):
+    with pytest.raises(QuothError, match="it lacks one kind"):
         build_reader(recipe, tmp_path / "run", device="cpu")
 
 
 def test_a_folder_of_something_else_is_refused(built, place, tmp_path):
     run, _, _ = built
     other = read_build_recipe(RECIPE, words(place, "cut.gates.steps=3"))
-    with pytest.raises(LaconicError, match=r"another recipe \(there, here: cut.gates.steps: 2, 3\)"):
+    with pytest.raises(QuothError, match=r"another recipe \(there, here: cut.gates.steps: 2, 3\)"):
         build_reader(other, run, device="cpu")
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(LaconicError, match="is not a run folder"):
+    with pytest.raises(QuothError, match="is not a run folder"):
         build_reader(other, tmp_path, device="cpu")
 
 

@@ -1,4 +1,4 @@
-"""`laconic export` on the command line, and what other verbs make of the folder."""
+"""`quoth export` on the command line, and what other verbs make of the folder."""
 
 import json
 
@@ -6,10 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.material import make_folder, shape, with_tokenizer
-from laconic import LaconicError
-from laconic.cli import app
-from laconic.encoder import LayerShape
-from train.material import laconic, make_questions
+from quoth import QuothError
+from quoth.cli import app
+from quoth.encoder import LayerShape
+from train.material import make_questions, quoth
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,12 @@ def test_what_people_see(place):
 
 def test_questions_are_not_for_heads_of_classes(place, tmp_path):
     make_folder(tmp_path / "m", shape(), {"kind": "class", "labels": 2})
-    with pytest.raises(LaconicError, match="has a head for classes"):
+    with pytest.raises(QuothError, match="has a head for classes"):
         run("export", tmp_path / "m", "--to", tmp_path / "onnx", "--data", place / "asked.json")
 
 
 def test_a_mistake_is_one_line(place):
-    done = laconic("export", place / "m", "--to", place / "asked.json" / "x")
+    done = quoth("export", place / "m", "--to", place / "asked.json" / "x")
     assert done.returncode == 2
     assert "asked.json" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import laconic.embedded
-from laconic import LaconicError, Reader
-from laconic.embedded import FILES, ONLY_ANSWERS, embedded_folder, is_embedded
-from laconic.files import read_json
-from laconic.hub import find_model
+import quoth.embedded
+from quoth import QuothError, Reader
+from quoth.embedded import FILES, ONLY_ANSWERS, embedded_folder, is_embedded
+from quoth.files import read_json
+from quoth.hub import find_model
 from train.material import environment, make_questions
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "src/laconic/embedded"
+FOLDER = ROOT / "src/quoth/embedded"
 LIMIT = 25e6  # bytes in the wheel
 WITHOUT = "import sys\nfor name in ('torch', 'transformers', 'onnx', 'accelerate'): sys.modules[name] = None\n"
 
@@ -39,7 +39,7 @@ def python(code, *arguments, **settings):
 def packed():
     """The files that pyproject puts into the wheel."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    return named["laconic.embedded"]
+    return named["quoth.embedded"]
 
 
 def test_all_of_it_is_in_the_wheel_and_within_the_limit():
@@ -66,7 +66,7 @@ def test_the_demo_notices_a_wrong_answer(monkeypatch, reader):
 
 def test_ask_needs_no_model_and_no_torch():
     text = ROOT / "examples/longitude.txt"
-    done = python("from laconic.cli import main; main()", "ask", "Where was John Harrison born?", text, "--json")
+    done = python("from quoth.cli import main; main()", "ask", "Where was John Harrison born?", text, "--json")
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["answers"]
     assert (found["answer"], found["file"]) == ("Foulby", str(text))
@@ -84,7 +84,7 @@ def test_evaluate_and_answer_take_it(cli, tmp_path):
     asked = make_questions(tmp_path / "asked.json", 1, passages=1)
     facts = json.loads(cli("evaluate", asked, "--json").stdout)
     assert facts["cost"]["bytes"] == sum((FOLDER / name).stat().st_size for name in FILES[:2])
-    assert facts["threshold"] == read_json(FOLDER / "laconic.json")["null"]["threshold"]
+    assert facts["threshold"] == read_json(FOLDER / "quoth.json")["null"]["threshold"]
     assert facts["spoken_f1"] > 80, "easy questions"
     done = cli("answer", asked, "--out", tmp_path / "p.json")
     assert done.returncode == 0, done.stderr
@@ -92,19 +92,19 @@ def test_evaluate_and_answer_take_it(cli, tmp_path):
 
 @pytest.mark.parametrize("model", [(), ("--model", "embedded"), ("--model", FOLDER)])
 def test_no_threshold_is_written_into_the_package(cli, tmp_path, model):
-    before = (FOLDER / "laconic.json").read_bytes()
+    before = (FOLDER / "quoth.json").read_bytes()
     asked = make_questions(tmp_path / "asked.json", 1, passages=1)
     done = cli("evaluate", asked, *model, "--store-threshold")
     assert done.returncode == 2
     assert "name the folder with --model that is to keep it" in done.stderr
-    assert (FOLDER / "laconic.json").read_bytes() == before
+    assert (FOLDER / "quoth.json").read_bytes() == before
 
 
 def test_it_is_not_exported_again(cli, tmp_path):
     done = cli("export", "embedded", "--to", tmp_path / "x")
     assert (done.returncode, done.stderr) == (
         2,
-        f"laconic: {ONLY_ANSWERS}\n",
+        f"quoth: {ONLY_ANSWERS}\n",
     )
 
 
@@ -113,10 +113,8 @@ def test_a_broken_installation_is_one_line(monkeypatch, tmp_path, name):
     for path in FILES:
         if path != name:
             shutil.copyfile(FOLDER / path, tmp_path / path)
-    monkeypatch.setattr(laconic.embedded, "__file__", str(tmp_path / "__init__.py"))
-    with pytest.raises(
-        LaconicError, match=rf"incomplete, {re.escape(str(tmp_path / name))} is missing: install laconic"
-    ):
+    monkeypatch.setattr(quoth.embedded, "__file__", str(tmp_path / "__init__.py"))
+    with pytest.raises(QuothError, match=rf"incomplete, {re.escape(str(tmp_path / name))} is missing: install quoth"):
         Reader.load()
 
 
@@ -138,10 +136,10 @@ def test_a_folder_of_that_name_goes_before_the_word(tmp_path, monkeypatch, minil
 
 def test_the_card_tells_the_scores_and_the_licences():
     card = (FOLDER / "MODEL_CARD.md").read_text()
-    fitted = read_json(FOLDER / "laconic.json")["null"]["fitted"]
+    fitted = read_json(FOLDER / "quoth.json")["null"]["fitted"]
     for key in ("f1", "HasAns_f1", "NoAns_f1"):
         assert f"{fitted[key]:.2f}" in card, key
     for word in ("CC BY-SA 4.0", "SQuAD", "parameters", "Limits"):
         assert word in card, word
     assert "/work" + "/" not in card
-    assert "/tmp" + "/" not in json.dumps(read_json(FOLDER / "laconic.json"))
+    assert "/tmp" + "/" not in json.dumps(read_json(FOLDER / "quoth.json"))

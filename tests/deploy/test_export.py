@@ -20,14 +20,14 @@ from deploy.material import (
     windows,
     with_tokenizer,
 )
-from laconic import LaconicError
-from laconic.deploy import OnnxRunner
-from laconic.deploy import encoder as graph_of_encoder
-from laconic.deploy.export import export
-from laconic.deploy.graph import IR, ONNXRUNTIME, OPSET, Graph
-from laconic.encoder import LayerShape, Style, load, save
-from laconic.encoder.ensemble import load_ensemble, save_ensemble
-from laconic.tune import Adapters, LoRA, apply, trained
+from quoth import QuothError
+from quoth.deploy import OnnxRunner
+from quoth.deploy import encoder as graph_of_encoder
+from quoth.deploy.export import export
+from quoth.deploy.graph import IR, ONNXRUNTIME, OPSET, Graph
+from quoth.encoder import LayerShape, Style, load, save
+from quoth.encoder.ensemble import load_ensemble, save_ensemble
+from quoth.tune import Adapters, LoRA, apply, trained
 
 SHAPES = {
     "plain": {"layers": (LayerShape(3, 8, 8, 40),) * 3},
@@ -145,7 +145,7 @@ class TestEnsembles:
             close(np.stack(runner(windows())), np.stack(expected(windows())))
         assert runner.parameters == expected.parameters
         assert runner.flops(30) == expected.flops(30)
-        heads = json.loads((parts / "onnx/laconic.json").read_text())["heads"]
+        heads = json.loads((parts / "onnx/quoth.json").read_text())["heads"]
         assert [head["kind"] for head in heads] == [{"a": "span"}.get(name, "chain") for name in names]
 
     def test_one_encoder_is_stored_once(self, parts):
@@ -166,7 +166,7 @@ class TestRefused:
 
     def test_a_graph_that_computes_something_else(self, tmp_path, model, monkeypatch):
         monkeypatch.setattr(graph_of_encoder, "activate", lambda g, x, activation: g("Tanh", x))
-        with pytest.raises(LaconicError, match=r"differ from torch's by .*, more than \d\.\de-04"):
+        with pytest.raises(QuothError, match=r"differ from torch's by .*, more than \d\.\de-04"):
             export(model, tmp_path / "onnx")
         assert self.left(tmp_path) == ["m"]
 
@@ -174,39 +174,39 @@ class TestRefused:
         export(model, tmp_path / "onnx")
         before = (tmp_path / "onnx/model.onnx").read_bytes()
         monkeypatch.setattr(graph_of_encoder, "activate", lambda g, x, activation: g("Tanh", x))
-        with pytest.raises(LaconicError, match="differ"):
+        with pytest.raises(QuothError, match="differ"):
             export(model, tmp_path / "onnx", int8=True)
         assert (tmp_path / "onnx/model.onnx").read_bytes() == before
         assert self.left(tmp_path) == ["m", "onnx"]
 
     def test_no_such_folder(self, tmp_path):
-        with pytest.raises(LaconicError, match="no such file or folder"):
+        with pytest.raises(QuothError, match="no such file or folder"):
             export(tmp_path / "nowhere", tmp_path / "onnx")
 
     def test_a_model_without_a_head(self, tmp_path):
         make_folder(tmp_path / "m", shape(), None)
-        with pytest.raises(LaconicError, match="has no head"):
+        with pytest.raises(QuothError, match="has no head"):
             export(tmp_path / "m", tmp_path / "onnx")
 
     def test_the_folder_of_the_model_itself(self, tmp_path, model):
         for place in (model, tmp_path):
-            with pytest.raises(LaconicError, match="the model itself lies there"):
+            with pytest.raises(QuothError, match="the model itself lies there"):
                 export(model, place)
         assert (model / "model.safetensors").is_file()
 
     def test_a_folder_of_something_else(self, tmp_path, model):
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine/notes.txt").write_text("keep")
-        with pytest.raises(LaconicError, match="exists and is not a model folder"):
+        with pytest.raises(QuothError, match="exists and is not a model folder"):
             export(model, tmp_path / "mine")
-        with pytest.raises((LaconicError, OSError)):
+        with pytest.raises((QuothError, OSError)):
             export(model, tmp_path / "mine/notes.txt/onnx")
         assert self.left(tmp_path / "mine") == ["notes.txt"]
 
     def test_what_is_exported_already(self, tmp_path, model):
         export(model, tmp_path / "onnx")
         for use in (load, lambda source: export(source, tmp_path / "again")):
-            with pytest.raises(LaconicError, match="is exported and can only answer"):
+            with pytest.raises(QuothError, match="is exported and can only answer"):
                 use(tmp_path / "onnx")
 
 
@@ -223,7 +223,7 @@ def test_the_file(tmp_path):
     assert [value.name for value in made.graph.output] == ["start", "end"]
     weights = 4 * sum(value.numel() for value in model.parameters())
     assert weights < result.bytes < weights + 100_000
-    described = json.loads((tmp_path / "onnx/laconic.json").read_text())
+    described = json.loads((tmp_path / "onnx/quoth.json").read_text())
     assert described["head"] == {"kind": "span"}
     assert described["exported"]["difference"] == result.difference
     assert torch.__version__ not in json.dumps(described)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from deploy.material import RECTANGLES, close, make_folder, shape, torch_logits, windows
-from laconic import LaconicError
-from laconic.deploy import OnnxRunner
-from laconic.deploy.export import export
-from laconic.heads import KINDS
-from laconic.heads.line import WORDS
+from quoth import QuothError
+from quoth.deploy import OnnxRunner
+from quoth.deploy.export import export
+from quoth.heads import KINDS
+from quoth.heads.line import WORDS
 
 SPANS = [
     "linear",
@@ -74,5 +74,5 @@ def test_class_heads(tmp_path, head):
     runner = OnnxRunner(tmp_path / "onnx/model.onnx")
     for runner.rectangle in RECTANGLES:
         close(runner.classes(windows()), torch_logits(model, windows()))
-    with pytest.raises(LaconicError, match="exported with a class head"):
+    with pytest.raises(QuothError, match="exported with a class head"):
         runner(windows())

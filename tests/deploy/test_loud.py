@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from deploy.material import make_folder, random_model, shape, torch_logits, windows
-from laconic.deploy import OnnxRunner
-from laconic.deploy.build import build, open_subject
-from laconic.deploy.export import export
-from laconic.deploy.loud import Loud, choose, listen, random_questions
-from laconic.deploy.quantise import quantise
-from laconic.encoder import LayerShape, save
-from laconic.text import Question, Tokens, make_windows
+from quoth.deploy import OnnxRunner
+from quoth.deploy.build import build, open_subject
+from quoth.deploy.export import export
+from quoth.deploy.loud import Loud, choose, listen, random_questions
+from quoth.deploy.quantise import quantise
+from quoth.encoder import LayerShape, save
+from quoth.text import Question, Tokens, make_windows
 
 SIZES = {"hidden": 64, "embedding": 64, "vocab": 500, "positions": 512}
 LAYERS = (LayerShape(4, 16, 16, 256), LayerShape(2, 17, 21, 100))

@@ -7,10 +7,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from deploy.material import RECTANGLES, make_folder, shape, torch_logits, windows
-from laconic.deploy import OnnxRunner
-from laconic.deploy.export import export
-from laconic.deploy.quantise import quantise
-from laconic.encoder import LayerShape
+from quoth.deploy import OnnxRunner
+from quoth.deploy.export import export
+from quoth.deploy.quantise import quantise
+from quoth.encoder import LayerShape
 
 WIDE = (LayerShape(4, 16, 16, 256),) * 2
 IRREGULAR = (LayerShape(4, 24, 16, 256), LayerShape(1, 17, 21, 100))  # key and value differ

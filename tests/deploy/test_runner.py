@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.material import close, make_folder, shape, torch_logits, windows
-from laconic import LaconicError, Reader
-from laconic.deploy import OnnxRunner
-from laconic.deploy.export import export
-from laconic.deploy.onnx_runner import group_by_length, usable_threads
-from laconic.encoder import load
-from laconic.encoder.runner import TorchRunner
-from laconic.text import pack, read
+from quoth import QuothError, Reader
+from quoth.deploy import OnnxRunner
+from quoth.deploy.export import export
+from quoth.deploy.onnx_runner import group_by_length, usable_threads
+from quoth.encoder import load
+from quoth.encoder.runner import TorchRunner
+from quoth.text import pack, read
 
 ASKED = json.loads((Path(__file__).parents[1] / "data/questions.json").read_text())
 PAIRS = [(ASKED["questions"][q], ASKED["passages"][p]) for p, q in ASKED["pairs"]][::17]
@@ -30,7 +30,7 @@ WITHOUT_TORCH = """
 import json, sys
 for name in ("torch", "transformers", "safetensors", "accelerate", "onnx"):
     sys.modules[name] = None            # importing it is an ImportError from here on
-from laconic import Reader
+from quoth import Reader
 reader = Reader.load(sys.argv[1])
 pairs = json.loads(sys.stdin.read())
 found = reader(question=[q for q, _ in pairs], context=[c for _, c in pairs], handle_impossible_answer=True)
@@ -84,9 +84,9 @@ def test_limits_and_costs_are_those_of_torch(exported, span_model):
 
 
 def test_validation_questions_of_squad_get_the_same_answers(exported, span_model, tmp_path):
-    if "LACONIC_SHARED" not in os.environ:
-        pytest.skip("LACONIC_SHARED is not set, the folder with data/squad/validation.json.gz")
-    path = Path(os.environ["LACONIC_SHARED"]) / "data/squad/validation.json.gz"
+    if "QUOTH_SHARED" not in os.environ:
+        pytest.skip("QUOTH_SHARED is not set, the folder with data/squad/validation.json.gz")
+    path = Path(os.environ["QUOTH_SHARED"]) / "data/squad/validation.json.gz"
     whole = json.loads(gzip.decompress(path.read_bytes()))
     for article in whole["data"]:
         article["paragraphs"] = [{**p, "qas": p["qas"][:2]} for p in article["paragraphs"][:3]]
@@ -165,48 +165,48 @@ class TestRefused:
         ],
     )
     def test_windows_that_the_tables_cannot_embed(self, folder, ids, types, culprit):
-        with pytest.raises(LaconicError, match=culprit):
+        with pytest.raises(QuothError, match=culprit):
             OnnxRunner(folder / "model.onnx")(pack(ids, types))
 
     def test_no_file(self, tmp_path):
-        with pytest.raises(LaconicError, match=r"model.onnx: no such file; make it with `laconic export`"):
+        with pytest.raises(QuothError, match=r"model.onnx: no such file; make it with `quoth export`"):
             OnnxRunner(tmp_path / "model.onnx")
 
     def test_a_damaged_file(self, folder, tmp_path):
         (tmp_path / "model.onnx").write_bytes((folder / "model.onnx").read_bytes()[:1000])
-        with pytest.raises(LaconicError, match="not an ONNX file that can be run"):
+        with pytest.raises(QuothError, match="not an ONNX file that can be run"):
             OnnxRunner(tmp_path / "model.onnx")
 
     def test_a_file_without_its_data(self, folder, tmp_path):
         shutil.copyfile(folder / "model.onnx", tmp_path / "model.onnx")
         assert (folder / "model.onnx.data").is_file()
-        with pytest.raises(LaconicError, match=r"model\.onnx\.data"):
+        with pytest.raises(QuothError, match=r"model\.onnx\.data"):
             OnnxRunner(tmp_path / "model.onnx")
 
     def test_a_file_of_another_program(self, folder, tmp_path):
         other = onnx.load(folder / "model.onnx")
         del other.metadata_props[:]
         onnx.save(other, tmp_path / "model.onnx")
-        with pytest.raises(LaconicError, match="was not written by Laconic"):
+        with pytest.raises(QuothError, match="was not written by Quoth"):
             OnnxRunner(tmp_path / "model.onnx")
 
-    def test_a_file_of_an_older_laconic_which_had_padding(self, folder, tmp_path):
+    def test_a_file_of_an_older_quoth_which_had_padding(self, folder, tmp_path):
         older = onnx.load(folder / "model.onnx")
         older.graph.input.append(onnx.helper.make_tensor_value_info("attention_mask", 7, ["batch", "length"]))
         onnx.save(older, tmp_path / "model.onnx")
-        with pytest.raises(LaconicError) as caught:
+        with pytest.raises(QuothError) as caught:
             OnnxRunner(tmp_path / "model.onnx")
-        line = "was exported by an older Laconic; export the model again"
+        line = "was exported by an older Quoth; export the model again"
         assert str(caught.value) == f"{tmp_path / 'model.onnx'}: {line}"
 
     def test_a_device(self, exported):
         for settings in ({"device": "cuda"}, {"precision": "bf16"}):
-            with pytest.raises(LaconicError, match="leave out device and precision"):
+            with pytest.raises(QuothError, match="leave out device and precision"):
                 Reader.load(exported, **settings)
 
     def test_a_head_for_classes(self, tmp_path, minilm):
         make_folder(tmp_path / "m", shape(), {"kind": "class", "labels": 2})
         export(tmp_path / "m", tmp_path / "onnx")
         shutil.copyfile(minilm / "tokenizer.json", tmp_path / "onnx/tokenizer.json")
-        with pytest.raises(LaconicError, match="has no span head"):
+        with pytest.raises(QuothError, match="has no span head"):
             Reader.load(tmp_path / "onnx")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from laconic.encoder import Encoder, LayerShape, Shape, Style
+from quoth.encoder import Encoder, LayerShape, Shape, Style
 from tiny import batch, random_windows
 
 pytestmark = [

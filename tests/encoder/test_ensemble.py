@@ -11,22 +11,22 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-import laconic.encoder.ensemble as room
-from laconic.answer import Reader, SpanLogits
-from laconic.answer.ensemble import combine
-from laconic.cli import app
-from laconic.encoder import Encoder, Model, Shape, load, save, save_hugging_face
-from laconic.encoder.checkpoint import open_checkpoint
-from laconic.encoder.ensemble import EnsembleRunner, load_ensemble, load_members, save_ensemble
-from laconic.encoder.members import check_together, open_ensemble
-from laconic.encoder.model import Origin
-from laconic.encoder.runner import TorchRunner
-from laconic.errors import LaconicError
-from laconic.heads import ClassHead, ContextCNN, SpanHead
-from laconic.hub import find_model
-from laconic.text import Question
-from laconic.text.packed import pack
-from laconic.tune import Adapters, Freeze, LoRA, apply
+import quoth.encoder.ensemble as room
+from quoth.answer import Reader, SpanLogits
+from quoth.answer.ensemble import combine
+from quoth.cli import app
+from quoth.encoder import Encoder, Model, Shape, load, save, save_hugging_face
+from quoth.encoder.checkpoint import open_checkpoint
+from quoth.encoder.ensemble import EnsembleRunner, load_ensemble, load_members, save_ensemble
+from quoth.encoder.members import check_together, open_ensemble
+from quoth.encoder.model import Origin
+from quoth.encoder.runner import TorchRunner
+from quoth.errors import QuothError
+from quoth.heads import ClassHead, ContextCNN, SpanHead
+from quoth.hub import find_model
+from quoth.text import Question
+from quoth.text.packed import pack
+from quoth.tune import Adapters, Freeze, LoRA, apply
 from tiny import random_windows
 
 HOWS = ("max", "mean", "sum")
@@ -168,7 +168,7 @@ class TestSharedEncoders:
         assert [models[0].encoder is model.encoder for model in models] == [True, True, True, True, False]
 
     def test_settings_that_are_in_no_tensor_keep_encoders_apart(self, tiny, tmp_path):
-        """LoRA's α scales B·A and stands in laconic.json alone."""
+        """LoRA's α scales B·A and stands in quoth.json alone."""
         model = load(tiny("plain"))
         apply(model, LoRA(2, alpha=16))
         with torch.no_grad():
@@ -177,9 +177,9 @@ class TestSharedEncoders:
                     value.normal_()
         save(model, tmp_path / "16")
         shutil.copytree(tmp_path / "16", tmp_path / "32")
-        text = json.loads((tmp_path / "32/laconic.json").read_text())
+        text = json.loads((tmp_path / "32/quoth.json").read_text())
         text["tuning"]["alpha"] = 32
-        (tmp_path / "32/laconic.json").write_text(json.dumps(text))
+        (tmp_path / "32/quoth.json").write_text(json.dumps(text))
         shutil.copytree(tmp_path / "16", tmp_path / "again")
         sources = [tmp_path / "16", tmp_path / "32", tmp_path / "again"]
         models = load_members([open_checkpoint(source) for source in sources])
@@ -210,13 +210,13 @@ class TestFolders:
 
     def test_what_is_written(self, trio, minilm, tmp_path):
         save_ensemble(trio, tmp_path / "e")
-        described = json.loads((tmp_path / "e/laconic.json").read_text())
+        described = json.loads((tmp_path / "e/quoth.json").read_text())
         names = ["members/0", "members/1", "members/2"]
         assert described["format"] == 1
         assert described["ensemble"] == {"how": "max", "members": names, "encoders": [0, 0, 0]}
         weights = [path.relative_to(tmp_path / "e").as_posix() for path in find_model(tmp_path / "e").weights]
         assert weights == ["members/0/model.safetensors", "members/1/delta.safetensors", "members/2/delta.safetensors"]
-        base = json.loads((tmp_path / "e/members/1/laconic.json").read_text())["base"]
+        base = json.loads((tmp_path / "e/members/1/quoth.json").read_text())["base"]
         assert base["source"] == str(trio[0])
         assert (tmp_path / "e/tokenizer.json").read_bytes() == (minilm / "tokenizer.json").read_bytes()
         for folder in (tmp_path / "e", tmp_path / "e/members", tmp_path / "e/members/0"):
@@ -231,7 +231,7 @@ class TestFolders:
         assert len(list((tmp_path / "e/members").iterdir())) == 2
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine/thesis.txt").write_text("…")
-        with pytest.raises(LaconicError, match="not a model folder"):
+        with pytest.raises(QuothError, match="not a model folder"):
             save_ensemble(trio, tmp_path / "mine")
         assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
@@ -252,7 +252,7 @@ class TestFolders:
 class TestRefusals:
     def refused(self, members, place, culprit, how="max"):
         before = sorted(path.name for path in place.parent.iterdir())
-        with pytest.raises(LaconicError, match=culprit) as raised:
+        with pytest.raises(QuothError, match=culprit) as raised:
             save_ensemble(members, place, how)
         assert "\n" not in str(raised.value)
         assert sorted(path.name for path in place.parent.iterdir()) == before, "something was left behind"
@@ -280,7 +280,7 @@ class TestRefusals:
         if change == "lower":
             tokenizer["normalizer"]["lowercase"] = False
         elif change == "word":
-            tokenizer["model"]["vocab"]["laconicity"] = tokenizer["model"]["vocab"].pop("paris")
+            tokenizer["model"]["vocab"]["quothity"] = tokenizer["model"]["vocab"].pop("paris")
         else:  # all types 0
             for piece in tokenizer["post_processor"]["pair"]:
                 next(iter(piece.values()))["type_id"] = 0
@@ -314,12 +314,12 @@ class TestRefusals:
     def test_folders_that_were_changed(self, trio, tiny, tmp_path):
         folder = tmp_path / "e"
         save_ensemble(trio, folder)
-        described = json.loads((folder / "laconic.json").read_text())
+        described = json.loads((folder / "quoth.json").read_text())
 
         def changed(culprit, **table):
             text = {**described, "ensemble": {**described["ensemble"], **table}}
-            (folder / "laconic.json").write_text(json.dumps(text))
-            with pytest.raises(LaconicError, match=culprit) as raised:
+            (folder / "quoth.json").write_text(json.dumps(text))
+            with pytest.raises(QuothError, match=culprit) as raised:
                 load_ensemble(folder)
             assert "\n" not in str(raised.value)
 
@@ -337,13 +337,13 @@ class TestRefusals:
     def test_one_model_is_wanted(self, trio, tmp_path):
         save_ensemble(trio, tmp_path / "e")
         for wrong in (load, open_checkpoint):
-            with pytest.raises(LaconicError, match="is an ensemble, and one model is wanted here"):
+            with pytest.raises(QuothError, match="is an ensemble, and one model is wanted here"):
                 wrong(tmp_path / "e")
-        with pytest.raises(LaconicError, match="is one model, not an ensemble"):
+        with pytest.raises(QuothError, match="is one model, not an ensemble"):
             load_ensemble(trio[0])
 
 
-def laconic(*arguments):
+def quoth(*arguments):
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -353,16 +353,16 @@ def test_inspect_counts_what_runs(trio, tiny, tmp_path):
     """Adapters, another encoder, a base that is gone."""
     shutil.copytree(trio[0], tmp_path / "base")
     tuned = delta(tmp_path / "base", tmp_path / "tuned", 3, Adapters(4))
-    laconic("ensemble", trio[0], tuned, tiny("other", encoder=3), trio[1], "--out", tmp_path / "e")
+    quoth("ensemble", trio[0], tuned, tiny("other", encoder=3), trio[1], "--out", tmp_path / "e")
     runner = load_ensemble(tmp_path / "e", "cpu")
     for found in (True, False):
-        facts = json.loads(laconic("inspect", tmp_path / "e", "--json"))
+        facts = json.loads(quoth("inspect", tmp_path / "e", "--json"))
         assert facts["parameters"] == runner.parameters
         assert [member["encoder"] for member in facts["members"]] == [0, 1, 2, 0]
         assert facts["members"][1]["base"]["found"] is found
         if found:
             (tmp_path / "base").rename(tmp_path / "moved")
-    with pytest.raises(LaconicError, match=r"members/1: its base .* cannot be opened"):
+    with pytest.raises(QuothError, match=r"members/1: its base .* cannot be opened"):
         load_ensemble(tmp_path / "e")
 
 
@@ -370,16 +370,16 @@ def test_inspect_needs_no_torch(trio, tmp_path):
     save_ensemble(trio, tmp_path / "e")
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        f"sys.argv = ['laconic', 'inspect', {str(tmp_path / 'e')!r}]\n"
-        "from laconic.cli import main; main()"
+        f"sys.argv = ['quoth', 'inspect', {str(tmp_path / 'e')!r}]\n"
+        "from quoth.cli import main; main()"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert "3 models with one encoder" in " ".join(result.stdout.split()), result.stderr
 
 
 def test_a_mistake_is_one_line_and_code_2(trio, tmp_path):
-    command = [sys.executable, "-m", "laconic", "ensemble", *map(str, trio), "--out", str(tmp_path / "e")]
+    command = [sys.executable, "-m", "quoth", "ensemble", *map(str, trio), "--out", str(tmp_path / "e")]
     result = subprocess.run([*command, "--how", "median"], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 2
-    assert result.stderr == "laconic: an ensemble cannot be combined by 'median'; choose max, mean, sum\n"
+    assert result.stderr == "quoth: an ensemble cannot be combined by 'median'; choose max, mean, sum\n"
     assert not (tmp_path / "e").exists()

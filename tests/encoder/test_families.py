@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from laconic.encoder import load, save, save_hugging_face
+from quoth.encoder import load, save, save_hugging_face
 from tiny import CONFIGS, LENGTHS, STEMS, batch, hugging_face, random_windows, split
 
 FAMILIES = list(CONFIGS)
@@ -112,7 +112,7 @@ def test_class_head_equals_transformers(family, tmp_path):
 @pytest.mark.parametrize("kind", ["Model", "ForQuestionAnswering", "ForSequenceClassification"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hugging_face_and_back(family, kind, tmp_path):
-    """Hugging Face → Laconic folder → Hugging Face gives the same tensors, and transformers loads them."""
+    """Hugging Face → Quoth folder → Hugging Face gives the same tensors, and transformers loads them."""
     theirs = hugging_face(family, kind)
     theirs.save_pretrained(tmp_path / "theirs")
     save(load(tmp_path / "theirs"), tmp_path / "ours")
@@ -173,9 +173,9 @@ def test_real_weights(minilm):
     assert largest_difference(ours, reference, ids, types) < 1e-4
 
 
-@pytest.mark.skipif("LACONIC_SHARED" not in os.environ, reason="LACONIC_SHARED is not set: no MiniLM-L12 to load")
+@pytest.mark.skipif("QUOTH_SHARED" not in os.environ, reason="QUOTH_SHARED is not set: no MiniLM-L12 to load")
 def test_real_weights_of_twelve_layers():
-    folder = Path(os.environ["LACONIC_SHARED"]) / "weights/minilm-l12-h384"
+    folder = Path(os.environ["QUOTH_SHARED"]) / "weights/minilm-l12-h384"
     theirs = transformers.BertModel.from_pretrained(folder, dtype=torch.float32, add_pooling_layer=False).eval()
     ids, types = random_windows(lengths=(1, 512, 180, 33), vocab=30522)
     reference = reference_states(theirs, "bert", ids, types)

@@ -46,7 +46,7 @@ def mask_of(seed, rows, columns, p):
 
 def seeded(function, *arguments):
     """Run with a known seed, and return the seed that its dropout drew."""
-    from laconic.encoder.kernels.dropout import seed_for
+    from quoth.encoder.kernels.dropout import seed_for
 
     torch.manual_seed(11)
     result = function(*arguments)
@@ -59,7 +59,7 @@ def seeded(function, *arguments):
     ("rows", "width"), either([(1, 8), (37, 50), (5, 3000), (600_000, 8)], [(1, 8), (37, 50), (5, 3000)])
 )
 def test_bias_and_dropout(rows, width):
-    from laconic.encoder.kernels.bias_dropout import bias_dropout
+    from quoth.encoder.kernels.bias_dropout import bias_dropout
 
     x, bias = draw(rows, width), draw(width, dtype=torch.float32)
     found, seed = seeded(bias_dropout, x, bias, 0.25)
@@ -78,8 +78,8 @@ def test_bias_and_dropout(rows, width):
     either([(1, 8), (37, 50), (1000, 384), (777, 768), (300, 1024), (5, 3000)], [(1, 8), (37, 50), (5, 3000)]),
 )
 def test_add_norm(rows, width, p, monkeypatch):
-    from laconic.encoder.kernels import add_norm as module
-    from laconic.encoder.kernels.add_norm import add_norm
+    from quoth.encoder.kernels import add_norm as module
+    from quoth.encoder.kernels.add_norm import add_norm
 
     if GPU == "cpu":
         monkeypatch.setattr(module, "_PROGRAMS", 4)  # several rounds a program, as in a large batch
@@ -105,7 +105,7 @@ def test_add_norm(rows, width, p, monkeypatch):
     either([(1, 3), (37, 50), (1000, 1536), (777, 3072), (40, 2022), (140_000, 8)], [(1, 3), (37, 50), (9, 2022)]),
 )
 def test_bias_gelu(rows, width, tanh):
-    from laconic.encoder.kernels.gelu import bias_gelu
+    from quoth.encoder.kernels.gelu import bias_gelu
 
     x, bias = draw(rows, width), draw(width, dtype=torch.float32)
     y = bias_gelu(x, bias, tanh)
@@ -125,7 +125,7 @@ def test_bias_gelu(rows, width, tanh):
     either([(12, 64, 64), (3, 32, 32), (2, 8, 24), (5, 48, 16), (2, 128, 128)], [(2, 64, 64), (2, 8, 24), (3, 48, 16)]),
 )
 def test_flash_attention(heads, key, value, p):
-    from laconic.encoder.kernels.flash import flash_attention
+    from quoth.encoder.kernels.flash import flash_attention
 
     lengths = either((1, 512, 64, 65, 190, 33), (1, 70, 33))
     longest = max(lengths)
@@ -152,7 +152,7 @@ def test_flash_attention(heads, key, value, p):
 
 
 def test_dropout_keeps_its_share_everywhere():
-    from laconic.encoder.kernels.add_norm import add_norm
+    from quoth.encoder.kernels.add_norm import add_norm
 
     torch.manual_seed(0)
     rows, width, p = either((4096, 768, 0.1), (256, 256, 0.1))
@@ -171,9 +171,9 @@ def test_dropout_keeps_its_share_everywhere():
 @pytest.mark.parametrize("p", [0.25])
 def test_operators_compile_and_keep_their_promises(p):
     """Whole graphs with our operators, for changing lengths, and torch's own checks of an operator."""
-    from laconic.encoder.kernels.add_norm import add_norm
-    from laconic.encoder.kernels.flash import flash_attention
-    from laconic.encoder.kernels.gelu import bias_gelu
+    from quoth.encoder.kernels.add_norm import add_norm
+    from quoth.encoder.kernels.flash import flash_attention
+    from quoth.encoder.kernels.gelu import bias_gelu
 
     def layer(qkv, starts, longest, bias, residual, gain, offset):
         mixed = flash_attention(qkv, starts, longest, 2, 8, 8, 0.3, p)
@@ -191,7 +191,7 @@ def test_operators_compile_and_keep_their_promises(p):
         for eager, graph in zip(*results):
             assert torch.equal(eager, graph)
     seed = torch.tensor([3], dtype=torch.int32)
-    operators = torch.ops.laconic
+    operators = torch.ops.quoth
     torch.library.opcheck(operators.flash, (inputs[0], starts, seed, 11, 2, 8, 8, 0.3, p))
     torch.library.opcheck(operators.bias_gelu, (inputs[2], inputs[1], True))
     torch.library.opcheck(

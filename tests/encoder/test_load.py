@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
-from laconic.heads import ClassHead, SpanHead
+from quoth import QuothError
+from quoth.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
+from quoth.heads import ClassHead, SpanHead
 from tiny import batch, hugging_face, random_windows
 
 SHAPES = {
@@ -42,7 +42,7 @@ def edit(folder, change):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-class TestLaconicFolder:
+class TestQuothFolder:
     @pytest.mark.parametrize("head", list(HEADS))
     @pytest.mark.parametrize("shape", list(SHAPES))
     def test_save_and_reload_is_bit_identical(self, shape, head, tmp_path):
@@ -62,7 +62,7 @@ class TestLaconicFolder:
         save(load(minilm), tmp_path / "a")
         save(load(tmp_path / "a"), tmp_path / "b")
         assert (tmp_path / "b/tokenizer.json").read_bytes() == (minilm / "tokenizer.json").read_bytes()
-        assert json.loads((tmp_path / "a/laconic.json").read_text())["provenance"]["source"] == str(minilm)
+        assert json.loads((tmp_path / "a/quoth.json").read_text())["provenance"]["source"] == str(minilm)
 
     def test_an_existing_model_is_replaced_and_nothing_else(self, tmp_path):
         model = Model(Encoder(SHAPES["plain"]))
@@ -71,7 +71,7 @@ class TestLaconicFolder:
         assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
         (tmp_path / "diary").mkdir()
         (tmp_path / "diary/today.txt").write_text("dear diary")
-        with pytest.raises(LaconicError, match="not a model folder"):
+        with pytest.raises(QuothError, match="not a model folder"):
             save(model, tmp_path / "diary")
         assert (tmp_path / "diary/today.txt").read_text() == "dear diary"
 
@@ -82,7 +82,7 @@ class TestLaconicFolder:
         def full(*_args, **_kwargs):
             raise OSError("No space left on device")
 
-        monkeypatch.setattr("laconic.encoder.model.save_file", full)
+        monkeypatch.setattr("quoth.encoder.model.save_file", full)
         with pytest.raises(OSError, match="No space"):
             save(Model(Encoder(SHAPES["tied"])), tmp_path / "model")
         assert (tmp_path / "model/model.safetensors").read_bytes() == before
@@ -99,16 +99,16 @@ class TestLaconicFolder:
     )
     def test_a_wrong_description(self, change, culprit, tmp_path):
         save(Model(Encoder(SHAPES["plain"])), tmp_path)
-        path = tmp_path / "laconic.json"
+        path = tmp_path / "quoth.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-        with pytest.raises(LaconicError, match=culprit):
+        with pytest.raises(QuothError, match=culprit):
             load(tmp_path)
 
 
 class TestHuggingFaceFolder:
     def test_a_shape_transformers_cannot_hold(self, tmp_path):
         for name, reason in (("irregular", "layers differ in size"), ("tied", "embedding 5 differs from hidden 12")):
-            with pytest.raises(LaconicError, match=reason):
+            with pytest.raises(QuothError, match=reason):
                 save_hugging_face(Model(Encoder(SHAPES[name])), tmp_path / name)
             assert not (tmp_path / name).exists()
 
@@ -121,7 +121,7 @@ class TestHuggingFaceFolder:
     )
     def test_why_not(self, layer, hidden, reason, tmp_path):
         shape = Shape(50, 64, 2, hidden, hidden, (layer, layer))
-        with pytest.raises(LaconicError, match=reason):
+        with pytest.raises(QuothError, match=reason):
             save_hugging_face(Model(Encoder(shape)), tmp_path / "x")
 
     def test_legacy_names_and_prefix_and_extra_tensors(self, folder):
@@ -153,7 +153,7 @@ class TestHuggingFaceFolder:
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
         assert all(torch.equal(v, expected[n]) for n, v in load(folder).state_dict().items())
         (folder / "model-2.safetensors").unlink()
-        with pytest.raises(LaconicError, match=r"model-2.safetensors is missing"):
+        with pytest.raises(QuothError, match=r"model-2.safetensors is missing"):
             load(folder)
 
     def test_half_precision_weights_load_as_asked(self, folder):
@@ -164,14 +164,14 @@ class TestHuggingFaceFolder:
 
 class TestBadFiles:
     def refused(self, folder, culprit):
-        with pytest.raises(LaconicError, match=culprit) as caught:
+        with pytest.raises(QuothError, match=culprit) as caught:
             load(folder)
         assert "\n" not in str(caught.value)
 
     def test_no_such_thing(self, tmp_path):
         self.refused(tmp_path / "nowhere", "no such file or folder")
         self.refused("neither an id", "neither a folder nor a hub id")
-        self.refused(tmp_path, "neither laconic.json nor config.json")
+        self.refused(tmp_path, "neither quoth.json nor config.json")
 
     def test_no_weights(self, folder):
         (folder / "model.safetensors").unlink()
@@ -243,7 +243,7 @@ class TestHubId:
     """Hub ids, against a cache made by hand, with the hub switched off."""
 
     def run(self, cache, *arguments):
-        code = "import sys, laconic.encoder as e; print(sum(p.numel() for p in e.load(sys.argv[1]).parameters()))"
+        code = "import sys, quoth.encoder as e; print(sum(p.numel() for p in e.load(sys.argv[1]).parameters()))"
         environment = {**os.environ, "HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
         command = [sys.executable, *(arguments or ("-c", code, "someone/tiny-bert"))]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
@@ -262,13 +262,13 @@ class TestHubId:
         assert int(result.stdout) == sum(p.numel() for p in load(folder).parameters())
 
     def test_inspect_takes_a_hub_id(self, cache, folder):
-        result = self.run(cache, "-m", "laconic", "inspect", "someone/tiny-bert", "--json")
+        result = self.run(cache, "-m", "quoth", "inspect", "someone/tiny-bert", "--json")
         assert json.loads(result.stdout)["parameters"] == sum(p.numel() for p in load(folder).parameters())
 
     def test_not_in_the_cache(self, cache):
-        result = self.run(cache, "-m", "laconic", "inspect", "someone/else")
+        result = self.run(cache, "-m", "quoth", "inspect", "someone/else")
         assert result.returncode == 2
-        assert result.stderr.startswith("laconic: someone/else: no such folder, and the hub cannot be reached")
+        assert result.stderr.startswith("quoth: someone/else: no such folder, and the hub cannot be reached")
         assert result.stderr.count("\n") == 1
 
     def test_a_complete_cache_is_not_asked_of_the_hub(self, cache, minilm):
@@ -279,7 +279,7 @@ class TestHubId:
 import sys, huggingface_hub
 def refuse(*_, **__): sys.exit("the hub was asked")
 huggingface_hub.hf_hub_download = refuse
-from laconic.hub import find_model
+from quoth.hub import find_model
 print(len(find_model("someone/tiny-bert").weights))
 """
         environment = {**os.environ, "HF_HUB_CACHE": str(cache)}

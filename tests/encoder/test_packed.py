@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, LayerShape, Shape, Style, load
-from laconic.encoder.attention import SLACK, buckets_by_length
+from quoth import QuothError
+from quoth.encoder import Encoder, LayerShape, Shape, Style, load
+from quoth.encoder.attention import SLACK, buckets_by_length
 from tiny import batch, hugging_face, random_windows, split
 
 IRREGULAR = Shape(
@@ -148,7 +148,7 @@ def test_layers_are_returned_as_asked():
         some = encoder(packed, (-1, 0, 2, -2))
     for found, expected in zip(some, (every[3], every[0], every[2], every[2])):
         assert torch.equal(found, expected)
-    with pytest.raises(LaconicError, match="layer 4 does not exist"):
+    with pytest.raises(QuothError, match="layer 4 does not exist"):
         encoder(packed, (4,))
 
 
@@ -209,34 +209,34 @@ class TestTraining:
 class TestBadInput:
     def test_window_longer_than_the_position_table(self):
         ids, types = random_windows((4, 513))
-        with pytest.raises(LaconicError, match=r"window 1 has 513 tokens.* ends at 512"):
+        with pytest.raises(QuothError, match=r"window 1 has 513 tokens.* ends at 512"):
             wide(PLAIN)(batch(ids, types))
 
     def test_first_position_counts(self, tmp_path):
         hugging_face("roberta").save_pretrained(tmp_path)
         ids, types = random_windows((513,), types=1)
-        with pytest.raises(LaconicError, match="ends at 512"):
+        with pytest.raises(QuothError, match="ends at 512"):
             load(tmp_path).encoder(batch(ids, types))
 
     @pytest.mark.parametrize("wrong", [97, -1, 10**6])
     def test_id_outside_the_vocabulary(self, wrong):
         ids, types = random_windows((4, 9))
         ids[1][3] = wrong
-        with pytest.raises(LaconicError, match=f"token id {wrong} is outside the vocabulary, which has 97"):
+        with pytest.raises(QuothError, match=f"token id {wrong} is outside the vocabulary, which has 97"):
             wide(PLAIN)(batch(ids, types))
 
     def test_type_outside_the_table(self):
         ids, types = random_windows((4, 9))
         types[0][0] = 2
-        with pytest.raises(LaconicError, match="token type 2 is outside the type table"):
+        with pytest.raises(QuothError, match="token type 2 is outside the type table"):
             wide(PLAIN)(batch(ids, types))
 
     def test_no_windows_and_an_empty_window(self):
-        with pytest.raises(LaconicError, match="no windows"):
+        with pytest.raises(QuothError, match="no windows"):
             wide(PLAIN)(batch([], []))
-        with pytest.raises(LaconicError, match="window 1 is empty"):
+        with pytest.raises(QuothError, match="window 1 is empty"):
             wide(PLAIN)(batch([[3], [], [4]], [[0], [], [0]]))
 
     def test_unknown_activation(self):
-        with pytest.raises(LaconicError, match="'swish' is not supported; known: gelu"):
+        with pytest.raises(QuothError, match="'swish' is not supported; known: gelu"):
             Encoder(PLAIN, Style(activation="swish"))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from laconic.encoder import Encoder, Model, Shape
-from laconic.encoder.runner import CPU_TOKENS, CUDA_TOKENS, MOST_TOKENS, budget
-from laconic.heads import SpanHead, build_head
+from quoth.encoder import Encoder, Model, Shape
+from quoth.encoder.runner import CPU_TOKENS, CUDA_TOKENS, MOST_TOKENS, budget
+from quoth.heads import SpanHead, build_head
 
 SHAPE = Shape.uniform(layers=2, hidden=64, heads=2, vocab=97)
 

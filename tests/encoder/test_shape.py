@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, LayerShape, Model, Shape, read_shape
-from laconic.heads import SpanHead
+from quoth import QuothError
+from quoth.encoder import Encoder, LayerShape, Model, Shape, read_shape
+from quoth.heads import SpanHead
 
 BASE = Shape.uniform(layers=12, hidden=768, heads=12)
 OPTBERT_99M = tuple(
@@ -126,10 +126,10 @@ def test_tied_layers_count_once_and_work_each_time():
 def test_a_wrong_shape_file_names_the_culprit(change, culprit, tmp_path):
     value = {"family": "bert", **Shape.uniform(layers=1, hidden=8, heads=2).to_json(), **change}
     (tmp_path / "shape.json").write_text(json.dumps(value))
-    with pytest.raises(LaconicError, match=culprit):
+    with pytest.raises(QuothError, match=culprit):
         read_shape(tmp_path / "shape.json")
 
 
 def test_tied_layers_must_be_alike():
-    with pytest.raises(LaconicError, match="tied"):
+    with pytest.raises(QuothError, match="tied"):
         Shape(9, 9, 2, 8, 8, (LayerShape(1, 2, 2, 4), LayerShape(1, 2, 2, 5)), tied=True)

@@ -7,15 +7,15 @@ import math
 
 import torch
 
-from laconic.heads.chain import Linear, Parallel
-from laconic.heads.compress import Compress, Skip
-from laconic.heads.convolution import FeatureCNN, TokenCNN
-from laconic.heads.image import Halve, Unit
-from laconic.heads.inception import Inception
-from laconic.heads.inception import Module as InceptionModule
-from laconic.heads.layer_attention import Dot, EncoderBlock, Multiplicative, Weighted
-from laconic.heads.pooling import Pool
-from laconic.heads.xception import Block, Middle, Tail, Xception
+from quoth.heads.chain import Linear, Parallel
+from quoth.heads.compress import Compress, Skip
+from quoth.heads.convolution import FeatureCNN, TokenCNN
+from quoth.heads.image import Halve, Unit
+from quoth.heads.inception import Inception
+from quoth.heads.inception import Module as InceptionModule
+from quoth.heads.layer_attention import Dot, EncoderBlock, Multiplicative, Weighted
+from quoth.heads.pooling import Pool
+from quoth.heads.xception import Block, Middle, Tail, Xception
 
 
 def window_logits(head, states):

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, Model, Shape, load, save, save_hugging_face
-from laconic.heads import ContextCNN, build_head
-from laconic.text.packed import pack
+from quoth import QuothError
+from quoth.encoder import Encoder, Model, Shape, load, save, save_hugging_face
+from quoth.heads import ContextCNN, build_head
+from quoth.text.packed import pack
 from tiny import batch, random_windows
 
 LENGTHS = (1, 7, 2, 70, 3, 33, 32, 1)
@@ -209,7 +209,7 @@ def test_saved_and_loaded_it_answers_the_same(table, tmp_path):
     with torch.no_grad():
         for found, expected in zip(loaded(packed), model(packed)):
             assert torch.equal(found, expected)
-    with pytest.raises(LaconicError, match="transformers has no class for a head of kind 'cacnn'") as error:
+    with pytest.raises(QuothError, match="transformers has no class for a head of kind 'cacnn'") as error:
         save_hugging_face(model, tmp_path / "hugging-face")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "hugging-face").exists()
@@ -334,6 +334,6 @@ def test_on_a_gpu(context):
     ],
 )
 def test_bad_settings(setting, message):
-    with pytest.raises(LaconicError, match=message) as error:
+    with pytest.raises(QuothError, match=message) as error:
         build_head({"kind": "cacnn", **setting}, 24, 2)
     assert "\n" not in str(error.value)

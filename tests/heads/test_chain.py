@@ -11,10 +11,10 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, Model, Shape, Style, load, save, save_hugging_face
-from laconic.heads import SpanHead, build_head
-from laconic.text.packed import pack
+from quoth import QuothError
+from quoth.encoder import Encoder, Model, Shape, Style, load, save, save_hugging_face
+from quoth.heads import SpanHead, build_head
+from quoth.text.packed import pack
 from tiny import batch, random_windows
 
 LENGTHS = (1, 9, 2, 40, 3, 17)
@@ -182,7 +182,7 @@ class TestReads:
         assert ran == [1]
 
     def test_a_missing_state_is_an_error(self):
-        with pytest.raises(LaconicError, match=r"head: pool\(learned\) > linear reads 4 states, not 3"):
+        with pytest.raises(QuothError, match=r"head: pool\(learned\) > linear reads 4 states, not 3"):
             build_head("pool(learned) > linear", 24, 3)(random_states(3), packed_of(LENGTHS))
 
 
@@ -234,7 +234,7 @@ class TestModels:
             assert all(torch.equal(a, b) for a, b in zip(other, expected))
 
     def test_transformers_has_no_class_for_it(self, tmp_path):
-        with pytest.raises(LaconicError, match="transformers has no class for a head of kind 'chain'"):
+        with pytest.raises(QuothError, match="transformers has no class for a head of kind 'chain'"):
             save_hugging_face(tiny_model(build_head("attend(dot)", 24, 3)), tmp_path / "hugging-face")
 
 
@@ -260,7 +260,7 @@ class TestWindows:
         states = random_states(len(head.reads))
         results = []
         for many in (10**6, 0):
-            monkeypatch.setattr("laconic.heads.image.MANY", many)
+            monkeypatch.setattr("quoth.heads.image.MANY", many)
             logits = torch.stack(head(states, packed_of(LENGTHS)))
             results.append([logits, *torch.autograd.grad(logits.square().sum(), list(head.parameters()))])
         assert all(torch.equal(a, b) for a, b in zip(*results))

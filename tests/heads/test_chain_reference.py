@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heads.loops import window_logits
-from laconic.heads import build_head
-from laconic.text.packed import pack
+from quoth.heads import build_head
+from quoth.text.packed import pack
 
 HIDDEN, LAYERS = 11, 3
 LINES = [

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.heads import build_head
-from laconic.heads.step import stack
-from laconic.text.packed import pack
-from laconic.train.spans import span_loss
+from quoth.heads import build_head
+from quoth.heads.step import stack
+from quoth.text.packed import pack
+from quoth.train.spans import span_loss
 
 pytestmark = [
     pytest.mark.cuda,

@@ -25,7 +25,7 @@ def token_first(layers, tokens, width):
 @pytest.mark.parametrize(("layers", "tokens", "width"), [(1, 1, 8), (3, 19, 50), (13, 5, 384)])
 @pytest.mark.parametrize("first", [0, 1])
 def test_weighted_sum(layers, tokens, width, first, monkeypatch):
-    from laconic.heads.kernels import weighted_sum as module
+    from quoth.heads.kernels import weighted_sum as module
 
     monkeypatch.setattr(module, "_PROGRAMS", 4)  # several tokens a program, as in a large batch
     x = token_first(layers + first, tokens, width)[first:]  # all layers, or a view without the first
@@ -42,7 +42,7 @@ def test_weighted_sum(layers, tokens, width, first, monkeypatch):
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("layer_first", [False, True])
 def test_gelu_linear(layers, tokens, width, each, layer_first, monkeypatch):
-    from laconic.heads.kernels import gelu_linear as module
+    from quoth.heads.kernels import gelu_linear as module
 
     monkeypatch.setattr(module, "_PROGRAMS", 4)
     products = token_first(layers, tokens, -(-width // 8) * 8)  # wider than the bias, up to a multiple of 8
@@ -66,7 +66,7 @@ def test_gelu_linear(layers, tokens, width, each, layer_first, monkeypatch):
 
 @pytest.mark.parametrize("lengths", [(1,), (5, 64, 1, 17)])
 def test_span_loss(lengths):
-    from laconic.train.span_kernel import span_loss
+    from quoth.train.span_kernel import span_loss
 
     torch.manual_seed(len(lengths))
     logits = (3 * torch.randn(sum(lengths), 2, device=GPU)).requires_grad_()

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.heads import build_head
-from laconic.heads.line import WORDS, Branches, Word, parse, spell
+from quoth import QuothError
+from quoth.heads import build_head
+from quoth.heads.line import WORDS, Branches, Word, parse, spell
 
 
 def test_a_line_is_read_word_by_word():
@@ -96,7 +96,7 @@ def test_any_text_is_read_or_refused_in_one_line(text):
     told = ""
     try:
         build_head(text, 6, 3)
-    except LaconicError as error:
+    except QuothError as error:
         told = str(error)
     assert "\n" not in told
 
@@ -154,7 +154,7 @@ def test_any_text_is_read_or_refused_in_one_line(text):
     ],
 )
 def test_wrong_lines(line, message):
-    with pytest.raises(LaconicError, match=message) as error:
+    with pytest.raises(QuothError, match=message) as error:
         build_head(line, 6, 3)
     assert "\n" not in str(error.value)
     assert str(error.value).startswith("head: ")
@@ -174,6 +174,6 @@ def test_wrong_lines(line, message):
     ],
 )
 def test_wrong_tables(table, message):
-    with pytest.raises(LaconicError, match=message) as error:
+    with pytest.raises(QuothError, match=message) as error:
         build_head({"kind": "chain", **table}, 6, 3)
     assert "\n" not in str(error.value)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, Model, Shape, Style, load, save
-from laconic.heads import ClassHead, SpanHead, build_head
+from quoth import QuothError
+from quoth.encoder import Encoder, Model, Shape, Style, load, save
+from quoth.heads import ClassHead, SpanHead, build_head
 from tiny import batch, random_windows
 
 LENGTHS = (1, 30, 2, 17, 3)
@@ -126,6 +126,6 @@ def test_a_table_makes_the_head_and_comes_back(table, pooler, tmp_path):
     ],
 )
 def test_a_wrong_table_is_refused_in_one_line(table, message):
-    with pytest.raises(LaconicError, match=message) as error:
+    with pytest.raises(QuothError, match=message) as error:
         build_head(table, 24, 2)
     assert "\n" not in str(error.value)

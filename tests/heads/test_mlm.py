@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
-from laconic.heads import MlmHead, build_head
-from laconic.heads.mlm import mlm_table
-from laconic.prune import Gates, cut, gated
-from laconic.prune.dimensions import axes
-from laconic.text.masked import NOTHING, Masked
-from laconic.train.loop import task_loss
-from laconic.train.pretrain import pretrain_loss
-from laconic.tune import Freeze, apply
 from prune.shapes import random_alpha, random_keep, shapes
+from quoth import QuothError
+from quoth.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
+from quoth.heads import MlmHead, build_head
+from quoth.heads.mlm import mlm_table
+from quoth.prune import Gates, cut, gated
+from quoth.prune.dimensions import axes
+from quoth.text.masked import NOTHING, Masked
+from quoth.train.loop import task_loss
+from quoth.train.pretrain import pretrain_loss
+from quoth.tune import Freeze, apply
 from tiny import SMALL, batch, hugging_face, random_windows
 
 LENGTHS = (9, 31, 2, 17)
@@ -154,7 +154,7 @@ class TestHuggingFace:
         tensors = load_file(folder / "model.safetensors")
         del tensors["cls.seq_relationship.bias"]
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        with pytest.raises(LaconicError, match=r"cls.seq_relationship.bias is missing"):
+        with pytest.raises(QuothError, match=r"cls.seq_relationship.bias is missing"):
             load(folder)
 
 
@@ -239,9 +239,9 @@ class TestFolders:
         assert build_head(narrow.to_json(), 24, 3).to_json() == narrow.to_json()
 
     def test_refusals(self):
-        with pytest.raises(LaconicError, match=r"head: mlm cannot be made of \{\}"):
+        with pytest.raises(QuothError, match=r"head: mlm cannot be made of \{\}"):
             build_head({"kind": "mlm"}, 24, 3)
-        with pytest.raises(LaconicError, match="activation 'swish' is unknown"):
+        with pytest.raises(QuothError, match="activation 'swish' is unknown"):
             MlmHead(24, 97, activation="swish")
-        with pytest.raises(LaconicError, match="reads a pooler, which the model does not have"):
+        with pytest.raises(QuothError, match="reads a pooler, which the model does not have"):
             Model(Encoder(PLAIN), MlmHead(8, 53))(batch(*random_windows((5,), 53)))

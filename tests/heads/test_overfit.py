@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from laconic.heads import build_head
-from laconic.text.packed import pack
+from quoth.heads import build_head
+from quoth.text.packed import pack
 
 QUESTIONS = 32
 # line, size of the states, learning rate

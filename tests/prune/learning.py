@@ -1,4 +1,4 @@
-"""Gates trained on random windows, for tests: what `laconic.prune.schedule` does in a round, without folders."""
+"""Gates trained on random windows, for tests: what `quoth.prune.schedule` does in a round, without folders."""
 
 import copy
 
@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from laconic.prune import Parameters, betas
-from laconic.prune.lesson import Lesson
-from laconic.prune.loops import GateLoop
-from laconic.prune.penalty import make_penalty
-from laconic.prune.recipe import GateSettings
-from laconic.text import Windows
-from laconic.train.spans import Examples, Feed
+from quoth.prune import Parameters, betas
+from quoth.prune.lesson import Lesson
+from quoth.prune.loops import GateLoop
+from quoth.prune.penalty import make_penalty
+from quoth.prune.recipe import GateSettings
+from quoth.text import Windows
+from quoth.train.spans import Examples, Feed
 
 CPU = torch.device("cpu")
 

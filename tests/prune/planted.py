@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
-from laconic.encoder import Encoder, LayerShape, Model, Shape
-from laconic.heads import ClassHead, SpanHead
+from quoth.encoder import Encoder, LayerShape, Model, Shape
+from quoth.heads import ClassHead, SpanHead
 
 WIDTH, COPIES = 5, 6
 LAYER = LayerShape(heads=5, key=6, value=7, ffn=12)

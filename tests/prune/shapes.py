@@ -3,9 +3,9 @@
 import torch
 from hypothesis import strategies as st
 
-from laconic.encoder import Encoder, LayerShape, Model, Shape, Style
-from laconic.heads import ClassHead, SpanHead
-from laconic.prune import sizes
+from quoth.encoder import Encoder, LayerShape, Model, Shape, Style
+from quoth.heads import ClassHead, SpanHead
+from quoth.prune import sizes
 from tiny import batch, random_windows
 
 LENGTHS = (7, 1, 12, 7)

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from laconic.encoder import LayerShape, Shape, load, save
-from laconic.errors import LaconicError
-from laconic.prune import Flops, Gates, Parameters, cut, drop_layers, factorise, magnitudes, sizes, uniform
-from laconic.prune.baselines import layers_for, layers_kept, untrained
 from prune.shapes import make_batch, make_model, outputs
+from quoth.encoder import LayerShape, Shape, load, save
+from quoth.errors import QuothError
+from quoth.prune import Flops, Gates, Parameters, cut, drop_layers, factorise, magnitudes, sizes, uniform
+from quoth.prune.baselines import layers_for, layers_kept, untrained
 
 SHAPE = Shape(23, 16, 2, 12, 12, (LayerShape(2, 3, 4, 10), LayerShape(4, 2, 2, 8), LayerShape(2, 6, 6, 20)))
 
@@ -18,7 +18,7 @@ class TestLayers:
         assert layers_kept(12, 3, "even") == [0, 6, 11]
         assert layers_kept(12, 12, "even") == list(range(12))
         assert layers_kept(5, 1, "even") == [0]
-        with pytest.raises(LaconicError, match="13 of 12 layers"):
+        with pytest.raises(QuothError, match="13 of 12 layers"):
             layers_kept(12, 13)
 
     def test_the_bottom_layers_compute_as_before(self):
@@ -39,7 +39,7 @@ class TestLayers:
             left = cost(drop_layers(make_model(SHAPE), keep).encoder.shape)
             assert layers_for(SHAPE, cost, left) == keep
             assert layers_for(SHAPE, cost, left + 1) == keep
-        with pytest.raises(LaconicError, match="cannot be met by dropping layers"):
+        with pytest.raises(QuothError, match="cannot be met by dropping layers"):
             layers_for(SHAPE, cost, 10)
 
     def test_tied_layers_cost_operations_alone(self):
@@ -69,7 +69,7 @@ class TestUniform:
         assert keep["f2"].tolist() == sorted(keep["f2"].tolist(), reverse=True)
 
     def test_too_little(self):
-        with pytest.raises(LaconicError, match="shrinking all dimensions alike"):
+        with pytest.raises(QuothError, match="shrinking all dimensions alike"):
             uniform({"f0": torch.ones(10)}, SHAPE, Parameters(), 10)
 
 
@@ -121,7 +121,7 @@ class TestFactorise:
 
     def test_refused(self):
         model = make_model(SHAPE)
-        with pytest.raises(LaconicError, match="cannot be factorised to 13"):
+        with pytest.raises(QuothError, match="cannot be factorised to 13"):
             factorise(model, 13)
-        with pytest.raises(LaconicError, match="factorised already"):
+        with pytest.raises(QuothError, match="factorised already"):
             factorise(factorise(model, 4), 3)

@@ -5,10 +5,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.encoder import LayerShape, Shape
-from laconic.prune import Flops, Gates, Parameters, betas, choose, sizes, with_sizes
 from prune.shapes import shapes
+from quoth import QuothError
+from quoth.encoder import LayerShape, Shape
+from quoth.prune import Flops, Gates, Parameters, betas, choose, sizes, with_sizes
 
 BASE = Shape.uniform(layers=12, hidden=768, heads=12)
 COSTS = (Parameters(), Parameters(embeddings=False, pooler=True), Flops(32))
@@ -113,19 +113,17 @@ class TestRefusals:
     def test_below_the_smallest_shape(self):
         """The paper's 77M with heads alone does not exist: one head a layer is 82.9M (FACTS.md)."""
         scores = Gates(BASE, "a").scores()
-        with pytest.raises(
-            LaconicError, match=r"cutting a as far as it goes leaves a cost of 82,\d\d\d,\d\d\d of 108,"
-        ):
+        with pytest.raises(QuothError, match=r"cutting a as far as it goes leaves a cost of 82,\d\d\d,\d\d\d of 108,"):
             choose(scores, BASE, Parameters(), 77e6)
 
     def test_ffn_alone_at_43m(self):
         """Nor does optBERT-f at 43M: f = 1 is 52.3M."""
-        with pytest.raises(LaconicError, match=r"leaves a cost of 52,\d"):
+        with pytest.raises(QuothError, match=r"leaves a cost of 52,\d"):
             choose(Gates(BASE, "f").scores(), BASE, Parameters(), 43e6)
 
     @pytest.mark.parametrize("multiple", [0, -8, 1.5, True])
     def test_multiples(self, multiple):
-        with pytest.raises(LaconicError, match="multiples of a whole number"):
+        with pytest.raises(QuothError, match="multiples of a whole number"):
             choose(Gates(BASE, "f").scores(), BASE, Parameters(), 1e8, multiple=multiple)
 
     @pytest.mark.parametrize(
@@ -138,5 +136,5 @@ class TestRefusals:
         ],
     )
     def test_scores(self, scores, culprit):
-        with pytest.raises(LaconicError, match=culprit):
+        with pytest.raises(QuothError, match=culprit):
             choose(scores, BASE, Parameters(), 1e8)

@@ -1,12 +1,12 @@
-"""`laconic prune`, and the drawing of `laconic inspect`."""
+"""`quoth prune`, and the drawing of `quoth inspect`."""
 
 import json
 
 import pytest
 
-from laconic.encoder import Encoder, LayerShape, Model, Shape, load, save
-from laconic.prune import read_prune_recipe
-from laconic.train import make_recipe, train
+from quoth.encoder import Encoder, LayerShape, Model, Shape, load, save
+from quoth.prune import read_prune_recipe
+from quoth.train import make_recipe, train
 from train.material import make_model, make_questions, table
 
 SHORT = ("gates.steps=2", "gates.windows=8", "recovery.epochs=0.2", "recovery.windows=8")

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, LayerShape, Model, Shape
-from laconic.prune import Flops, Parameters, axes, betas, sizes, with_sizes
 from prune.shapes import shapes
+from quoth import QuothError
+from quoth.encoder import Encoder, LayerShape, Model, Shape
+from quoth.prune import Flops, Parameters, axes, betas, sizes, with_sizes
 
 BASE = Shape.uniform(layers=12, hidden=768, heads=12)
 
@@ -89,5 +89,5 @@ def test_beta_is_that_of_the_current_shape():
 
 
 def test_a_cost_without_heads_has_no_unit():
-    with pytest.raises(LaconicError, match="gives an attention head no cost"):
+    with pytest.raises(QuothError, match="gives an attention head no cost"):
         betas(lambda shape: shape.hidden, BASE)

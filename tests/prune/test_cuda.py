@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from laconic.encoder import LayerShape, Shape
-from laconic.prune import Gates, cut, gated
 from prune.shapes import make_batch, make_model, outputs, random_alpha, random_keep
+from quoth.encoder import LayerShape, Shape
+from quoth.prune import Gates, cut, gated
 
 pytestmark = [
     pytest.mark.cuda,

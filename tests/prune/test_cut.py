@@ -7,12 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
-from laconic.heads import Chain, SpanHead
-from laconic.prune import Gates, axes, cut, fold, gated, sizes, with_sizes
-from laconic.tune import Freeze, apply
 from prune.shapes import HEADS, make_batch, make_model, outputs, random_alpha, random_keep, shapes
+from quoth import QuothError
+from quoth.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
+from quoth.heads import Chain, SpanHead
+from quoth.prune import Gates, axes, cut, fold, gated, sizes, with_sizes
+from quoth.tune import Freeze, apply
 from tiny import batch, hugging_face, random_windows
 
 SHAPE = Shape(23, 16, 2, 8, 8, (LayerShape(3, 4, 2, 5), LayerShape(2, 1, 3, 6)))
@@ -130,7 +130,7 @@ def test_families_in_single_precision(family, tmp_path):
     again = load(tmp_path / "ours")
     assert apart(outputs(again, packed), expected) < 1e-5 * max(1, expected.abs().max().item())
     assert again.family.name == family
-    with pytest.raises(LaconicError):
+    with pytest.raises(QuothError):
         save_hugging_face(again, tmp_path / "none")
 
 
@@ -170,27 +170,27 @@ def test_a_chain_stays_when_h_does():
         expected = outputs(model, packed)
     assert apart(outputs(cut(model, gates), packed), expected) < 1e-10
     assert cut(model, {**keep, "h": torch.ones(8, dtype=torch.bool)}).encoder.shape.hidden == 8
-    with pytest.raises(LaconicError, match="'chain' cannot follow"):
+    with pytest.raises(QuothError, match="'chain' cannot follow"):
         cut(model, {"h": torch.arange(8) < 7})
 
 
 class TestRefusals:
     def test_a_dimension_with_nothing_left(self):
-        with pytest.raises(LaconicError, match=r"nothing is left of a1 \(it had 2\)"):
+        with pytest.raises(QuothError, match=r"nothing is left of a1 \(it had 2\)"):
             cut(make_model(SHAPE), {"a1": torch.zeros(2, dtype=torch.bool)})
 
     def test_a_dimension_that_is_not_there(self):
-        with pytest.raises(LaconicError, match="no dimension f2"):
+        with pytest.raises(QuothError, match="no dimension f2"):
             cut(make_model(SHAPE), {"f2": torch.ones(2, dtype=torch.bool)})
 
     def test_a_mask_of_another_length(self):
-        with pytest.raises(LaconicError, match="f1 has 6 elements here"):
+        with pytest.raises(QuothError, match="f1 has 6 elements here"):
             cut(make_model(SHAPE), {"f1": torch.ones(2, dtype=torch.bool)})
 
     def test_folding_zeros_of_h(self):
         gates = Gates(SHAPE)
         gates.zero({"h": torch.arange(8) > 0})
-        with pytest.raises(LaconicError, match="cut the model"):
+        with pytest.raises(QuothError, match="cut the model"):
             fold(make_model(SHAPE), gates)
 
 

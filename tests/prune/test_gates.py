@@ -5,12 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, LayerShape, Model, Shape
-from laconic.heads import Chain, ContextCNN
-from laconic.prune import Gates, gated, gated_weights, norm_shift
-from laconic.tune import Adapters, LoRA, apply
 from prune.shapes import HEADS, make_batch, make_model, outputs, random_alpha, random_keep, shapes
+from quoth import QuothError
+from quoth.encoder import Encoder, LayerShape, Model, Shape
+from quoth.heads import Chain, ContextCNN
+from quoth.prune import Gates, gated, gated_weights, norm_shift
+from quoth.tune import Adapters, LoRA, apply
 
 SHAPE = Shape(23, 16, 2, 8, 8, (LayerShape(3, 4, 2, 5), LayerShape(2, 1, 3, 6)))
 KINDS = ("all", "h", "f", "a", "k", "v", "hf")
@@ -196,24 +196,24 @@ class TestNormShift:
 class TestRefusals:
     @pytest.mark.parametrize("kinds", ["x", "", "hx", ("heads",)])
     def test_unknown_kinds(self, kinds):
-        with pytest.raises(LaconicError, match="choose all, or some of h, a, k, v, f"):
+        with pytest.raises(QuothError, match="choose all, or some of h, a, k, v, f"):
             Gates(SHAPE, kinds)
 
     def test_gates_of_another_shape(self):
         other = Shape(23, 16, 2, 8, 8, SHAPE.layers[:1])
-        with pytest.raises(LaconicError, match="another shape"), gated(make_model(SHAPE), Gates(other)):
+        with pytest.raises(QuothError, match="another shape"), gated(make_model(SHAPE), Gates(other)):
             pass
 
     @pytest.mark.parametrize(("tuning", "how"), [(Adapters(2), "prune its base"), (LoRA(2), "merge it first")])
     def test_modules_in_between(self, tuning, how):
         model = apply(make_model(SHAPE), tuning)
-        with pytest.raises(LaconicError, match=how), gated(model, Gates(SHAPE, "f")):
+        with pytest.raises(QuothError, match=how), gated(model, Gates(SHAPE, "f")):
             pass
 
     @pytest.mark.parametrize("make", [lambda h: Chain(h, 2, "pool(learned) > linear"), ContextCNN])
     def test_heads_that_cannot_follow_h(self, make):
         model = Model(Encoder(SHAPE), make(8))
-        with pytest.raises(LaconicError, match="leave h out of the kinds"), gated(model, Gates(SHAPE)):
+        with pytest.raises(QuothError, match="leave h out of the kinds"), gated(model, Gates(SHAPE)):
             pass
         with gated(model, Gates(SHAPE, "akvf")):
             model(make_batch(SHAPE))
@@ -221,9 +221,9 @@ class TestRefusals:
     def test_checkpointing(self):
         model = make_model(SHAPE)
         model.encoder.checkpointing = True
-        with pytest.raises(LaconicError, match="checkpointing"), gated(model, Gates(SHAPE)):
+        with pytest.raises(QuothError, match="checkpointing"), gated(model, Gates(SHAPE)):
             pass
 
     def test_masks_that_fit_no_gate(self):
-        with pytest.raises(LaconicError, match="f0 of 3 elements"):
+        with pytest.raises(QuothError, match="f0 of 3 elements"):
             Gates(SHAPE).zero({"f0": torch.ones(3, dtype=torch.bool)})

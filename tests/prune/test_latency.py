@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from laconic.encoder import LayerShape, Shape
-from laconic.errors import LaconicError
-from laconic.prune import Gates, Latency, betas, choose, measure_latency, sizes, with_sizes
-from laconic.prune.latency import _fit, _grid
+from quoth.encoder import LayerShape, Shape
+from quoth.errors import QuothError
+from quoth.prune import Gates, Latency, betas, choose, measure_latency, sizes, with_sizes
+from quoth.prune.latency import _fit, _grid
 
 SHAPE = Shape(23, 64, 2, 32, 32, (LayerShape(2, 16, 16, 64), LayerShape(2, 8, 24, 48)))
 
@@ -71,5 +71,5 @@ def test_the_grid_reduces_each_size_alone_and_all_together():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_device_that_is_not_there():
-    with pytest.raises(LaconicError, match="latency cannot be measured: device 'cuda'"):
+    with pytest.raises(QuothError, match="latency cannot be measured: device 'cuda'"):
         measure_latency(SHAPE, "cuda")

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
-from laconic.prune import Parameters, choose, cut, magnitudes, with_sizes
 from prune.learning import learn, make_feed
 from prune.planted import plant
 from prune.shapes import make_batch, outputs
+from quoth.prune import Parameters, choose, cut, magnitudes, with_sizes
 
 WORDS = {"windows": 32, "gamma": 1.5e-3, "rate": 1e-2, "steps": 800}
 

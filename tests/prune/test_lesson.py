@@ -6,12 +6,12 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from laconic.encoder import LayerShape, Shape
-from laconic.prune import Blend, Lesson, View, cut, drop_layers, gated
-from laconic.prune.lesson import soft_loss
-from laconic.text.masked import Masked
-from laconic.train.loop import task_loss
 from prune.shapes import make_batch, make_model
+from quoth.encoder import LayerShape, Shape
+from quoth.prune import Blend, Lesson, View, cut, drop_layers, gated
+from quoth.prune.lesson import soft_loss
+from quoth.text.masked import Masked
+from quoth.train.loop import task_loss
 
 SHAPE = Shape(23, 16, 2, 6, 6, (LayerShape(2, 3, 4, 5), LayerShape(3, 2, 2, 7)))
 

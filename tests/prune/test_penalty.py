@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from laconic.encoder import LayerShape, Shape
-from laconic.prune import Parameters, betas, gated, make_penalty
 from prune.shapes import make_batch, make_model, outputs, random_alpha
+from quoth.encoder import LayerShape, Shape
+from quoth.prune import Parameters, betas, gated, make_penalty
 
 SHAPE = Shape(23, 16, 2, 6, 6, (LayerShape(2, 3, 4, 5), LayerShape(3, 2, 2, 7)))
 BETA = betas(Parameters(), SHAPE)

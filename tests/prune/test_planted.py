@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from laconic.prune import axes, cut, sizes
 from prune.planted import plant
 from prune.shapes import make_batch, outputs
+from quoth.prune import axes, cut, sizes
 
 SEEDS = (0, 1, 2)
 KINDS = "hakvf"

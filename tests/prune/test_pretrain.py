@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from laconic.encoder import load
-from laconic.errors import LaconicError
-from laconic.prune import make_prune_recipe, prune
-from laconic.train.fit import fit_heads
+from quoth.encoder import load
+from quoth.errors import QuothError
+from quoth.prune import make_prune_recipe, prune
+from quoth.train.fit import fit_heads
 from train.material import FACTS, make_model
 
 
@@ -34,7 +34,7 @@ def recipe(material, held_out=0.2):
 
 
 def test_heads_are_fitted_first_and_follow_the_cut(material, tmp_path, monkeypatch):
-    monkeypatch.setattr("laconic.prune.schedule.fit_heads", partial(fit_heads, every=2, most=4))
+    monkeypatch.setattr("quoth.prune.schedule.fit_heads", partial(fit_heads, every=2, most=4))
     told = []
     facts = prune(recipe(material), tmp_path / "run", device="cpu", tell=told.append)
     assert any(isinstance(news, str) and news.startswith("heads: 4 steps, held-out loss") for news in told)
@@ -49,5 +49,5 @@ def test_heads_are_fitted_first_and_follow_the_cut(material, tmp_path, monkeypat
 
 
 def test_without_a_held_out_part_heads_cannot_be_fitted(material, tmp_path):
-    with pytest.raises(LaconicError, match=r"data.held_out is 0"):
+    with pytest.raises(QuothError, match=r"data.held_out is 0"):
         prune(recipe(material, 0.0), tmp_path / "run", device="cpu")

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from laconic import Reader
-from laconic.answer.record import read_answers
-from laconic.encoder import load, save
-from laconic.errors import LaconicError
-from laconic.heads import ContextCNN
-from laconic.prune import Latency, Parameters, make_prune_recipe, prune
-from laconic.prune.loops import GateLoop
-from laconic.prune.plan import plan_rounds
-from laconic.score import score_squad2
-from laconic.text import read
-from laconic.train import Interrupted, make_recipe, train
+from quoth import Reader
+from quoth.answer.record import read_answers
+from quoth.encoder import load, save
+from quoth.errors import QuothError
+from quoth.heads import ContextCNN
+from quoth.prune import Latency, Parameters, make_prune_recipe, prune
+from quoth.prune.loops import GateLoop
+from quoth.prune.plan import plan_rounds
+from quoth.score import score_squad2
+from quoth.text import read
+from quoth.train import Interrupted, make_recipe, train
 from train.material import assert_same_weights, make_model, make_questions, table
 
 
@@ -203,7 +203,7 @@ def test_on_a_gpu(material, penalty, tmp_path):
 
 class TestRefused:
     def refused(self, made, folder, match):
-        with pytest.raises(LaconicError, match=match):
+        with pytest.raises(QuothError, match=match):
             prune(made, folder, device="cpu")
         assert not (folder / "recipe.toml").exists()
 
@@ -235,10 +235,10 @@ class TestRefused:
         self.refused(made, tmp_path / "run", "what is done at the start leaves")
 
     def test_another_recipe(self, run, material, tmp_path):
-        with pytest.raises(LaconicError, match=r"another recipe \(there, here: target.rounds: 2, 1\)"):
+        with pytest.raises(QuothError, match=r"another recipe \(there, here: target.rounds: 2, 1\)"):
             prune(recipe(material), run.folder, device="cpu")
 
     def test_a_folder_of_something_else(self, material, tmp_path):
         (tmp_path / "notes.txt").write_text("mine")
-        with pytest.raises(LaconicError, match="not a run folder"):
+        with pytest.raises(QuothError, match="not a run folder"):
             prune(recipe(material), tmp_path, device="cpu")

@@ -1,4 +1,4 @@
-"""The search for γ, rate and steps: a study that goes on whatever happens to it, and `laconic prune --search`."""
+"""The search for γ, rate and steps: a study that goes on whatever happens to it, and `quoth prune --search`."""
 
 import json
 import math
@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from laconic.encoder import load
-from laconic.errors import LaconicError
-from laconic.prune import Search, make_prune_recipe, open_study, prune, read_prune_recipe
-from laconic.prune.loops import GateLoop
-from laconic.prune.trials import hold_out
-from laconic.text import Tokens, read, targets
-from laconic.text.negatives import make_negatives
-from laconic.train import Interrupted, make_recipe, prepare, train
+from quoth.encoder import load
+from quoth.errors import QuothError
+from quoth.prune import Search, make_prune_recipe, open_study, prune, read_prune_recipe
+from quoth.prune.loops import GateLoop
+from quoth.prune.trials import hold_out
+from quoth.text import Tokens, read, targets
+from quoth.text.negatives import make_negatives
+from quoth.train import Interrupted, make_recipe, prepare, train
 from train.material import make_model, make_questions, table
 
 
@@ -142,7 +142,7 @@ class TestRefused:
     )
     def test_a_table(self, changes, line):
         made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "search": changes}
-        with pytest.raises(LaconicError, match=line):
+        with pytest.raises(QuothError, match=line):
             make_prune_recipe(made)
 
     @pytest.mark.parametrize(
@@ -150,17 +150,17 @@ class TestRefused:
     )
     def test_a_search_without_gates(self, more):
         made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "search": {"trials": 3}, **more}
-        with pytest.raises(LaconicError, match=r"search.trials is 3; it must be 0 where no gates learn"):
+        with pytest.raises(QuothError, match=r"search.trials is 3; it must be 0 where no gates learn"):
             make_prune_recipe(made)
 
     def test_tells(self, tmp_path):
         study = open_study(tmp_path, Search(), 0)
-        with pytest.raises(LaconicError, match="trial 4: the study has no such trial"):
+        with pytest.raises(QuothError, match="trial 4: the study has no such trial"):
             study.tell(4, 1.0)
         number = study.ask()[0]
         study.tell(number, 1.0)
         for again in (lambda: study.tell(number, 2.0), lambda: study.tell_failed(number)):
-            with pytest.raises(LaconicError, match=r"trial 0: was told already \(complete\)"):
+            with pytest.raises(QuothError, match=r"trial 0: was told already \(complete\)"):
                 again()
         assert study.best["score"] == 1.0
 
@@ -168,19 +168,19 @@ class TestRefused:
         open_study(tmp_path, Search(), 0)
         open_study(tmp_path, Search(trials=9, epochs=3.0), 0)  # of which the study knows nothing
         with pytest.raises(
-            LaconicError, match=r"holds another search \(there, here: steps: \[50, 100, 200, 400\], \[9\]"
+            QuothError, match=r"holds another search \(there, here: steps: \[50, 100, 200, 400\], \[9\]"
         ):
             open_study(tmp_path, Search(steps=(9,)), 0)
         (tmp_path / "study.log").write_text("something\nelse\n")
-        with pytest.raises(LaconicError, match=r"study.log: is not a study"):
+        with pytest.raises(QuothError, match=r"study.log: is not a study"):
             open_study(tmp_path, Search(), 0)
 
     def test_without_optuna(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
-        with pytest.raises(LaconicError, match=r"needs optuna: pip install 'laconic\[search\]'"):
+        with pytest.raises(QuothError, match=r"needs optuna: pip install 'quoth\[search\]'"):
             open_study(tmp_path, Search(), 0)
         made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "search": {"trials": 3}}
-        with pytest.raises(LaconicError, match="needs optuna"):
+        with pytest.raises(QuothError, match="needs optuna"):
             prune(make_prune_recipe(made), tmp_path / "run", device="cpu")
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
@@ -256,7 +256,7 @@ class TestHoldOut:
 
     def test_too_little(self, material, tmp_path):
         made = recipe(SimpleNamespace(model=material.model, train=make_questions(tmp_path / "one.json", 1, passages=1)))
-        with pytest.raises(LaconicError, match="too little to hold a part out"):
+        with pytest.raises(QuothError, match="too little to hold a part out"):
             prune(made, tmp_path / "run", device="cpu")
 
 
@@ -303,7 +303,7 @@ def test_a_search_that_is_killed_goes_on(material, tmp_path, monkeypatch):
     assert facts["targets"]["keep-0.6"]["steps"]["gates"] == found["steps"]
     assert {path.name for path in (run / "search").iterdir()} == {"recipe.toml"}
     assert prune(made, run, device="cpu") == facts
-    with pytest.raises(LaconicError, match=r"another recipe \(there, here: search.trials: 3, 4\)"):
+    with pytest.raises(QuothError, match=r"another recipe \(there, here: search.trials: 3, 4\)"):
         prune(recipe(material, trials=4), run, device="cpu")
 
 
@@ -315,7 +315,7 @@ def test_trials_that_fail(material, tmp_path, monkeypatch):
         if loop.step == 0:
             seen.append(loop)
         if len(seen) in failed:
-            raise LaconicError("the loss is nan at step 1")
+            raise QuothError("the loss is nan at step 1")
         advance(loop)
 
     monkeypatch.setattr(GateLoop, "advance", failing)
@@ -324,7 +324,7 @@ def test_trials_that_fail(material, tmp_path, monkeypatch):
     assert [row["state"] for row in facts["search"]["trials"]] == ["complete", "failed", "complete"]
     assert any("failed, the loss is nan" in str(news) for news in told)
     seen, failed = [], range(9)
-    with pytest.raises(LaconicError, match="all 3 trials of the search failed; the loss is nan"):
+    with pytest.raises(QuothError, match="all 3 trials of the search failed; the loss is nan"):
         prune(recipe(material), tmp_path / "other", device="cpu")
 
 

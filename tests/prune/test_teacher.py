@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from laconic.encoder import Model, load, save
-from laconic.errors import LaconicError
-from laconic.heads import ClassHead, SpanHead
-from laconic.prune import Blend, Lesson, make_prune_recipe, prune
-from laconic.prune.lesson import soft_loss
-from laconic.prune.loops import RecoveryLoop
-from laconic.prune.teacher import find_teacher
-from laconic.text import Tokens
-from laconic.train import make_recipe, prepare, train
 from prune.shapes import make_batch
+from quoth.encoder import Model, load, save
+from quoth.errors import QuothError
+from quoth.heads import ClassHead, SpanHead
+from quoth.prune import Blend, Lesson, make_prune_recipe, prune
+from quoth.prune.lesson import soft_loss
+from quoth.prune.loops import RecoveryLoop
+from quoth.prune.teacher import find_teacher
+from quoth.text import Tokens
+from quoth.train import make_recipe, prepare, train
 from train.material import assert_same_weights, make_model, make_questions, table
 
 DIFFERENT = {"num_hidden_layers": 4, "seed": 5, "initializer_range": 0.3}
@@ -163,7 +163,7 @@ def test_made_negatives_are_counted(material, tmp_path):
 
 class TestRefused:
     def refused(self, material, folder, match, **sections):
-        with pytest.raises(LaconicError, match=match) as caught:
+        with pytest.raises(QuothError, match=match) as caught:
             prune(recipe(material, **sections), folder / "run", device="cpu")
         assert "\n" not in str(caught.value)
         assert not (folder / "run/recipe.toml").exists()

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from laconic.answer import area_under_risk_coverage, fit_calibration, risk_coverage
-from laconic.answer.record import Recorded, read_answers
-from laconic.answer.spans import Answer
-from laconic.errors import LaconicError
-from laconic.score import score_squad2
-from laconic.score.analysis import calibration, outcome, run_facts
-from laconic.score.slices import QUESTION_WORDS, question_word, slicings
-from laconic.score.together import analyse_runs, together_facts
-from laconic.text import Question, read
+from quoth.answer import area_under_risk_coverage, fit_calibration, risk_coverage
+from quoth.answer.record import Recorded, read_answers
+from quoth.answer.spans import Answer
+from quoth.errors import QuothError
+from quoth.score import score_squad2
+from quoth.score.analysis import calibration, outcome, run_facts
+from quoth.score.slices import QUESTION_WORDS, question_word, slicings
+from quoth.score.together import analyse_runs, together_facts
+from quoth.text import Question, read
 
 # --- ten questions with known outcomes ------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class TestTenQuestions:
         assert found["second"] == {"all": share(2, 6), "has_answer": share(2, 3), "no_answer": share(0, 3)}
 
     def test_answers_to_other_questions(self):
-        with pytest.raises(LaconicError, match="run: has no line for question h1 of the data"):
+        with pytest.raises(QuothError, match="run: has no line for question h1 of the data"):
             outcome("one", asked(), recorded({"x": (None, [])}))
 
 
@@ -389,9 +389,9 @@ def test_several_runs(case, data):
 
 
 def test_published_figures_of_a_real_system(tmp_path):
-    shared = os.environ.get("LACONIC_SHARED")
+    shared = os.environ.get("QUOTH_SHARED")
     if not shared:
-        pytest.skip("LACONIC_SHARED is not set: it names the folder that holds data/squad")
+        pytest.skip("QUOTH_SHARED is not set: it names the folder that holds data/squad")
     folder = Path(shared) / "data" / "squad"
     predictions = json.loads((folder / "reference_predictions.validation.json").read_text("utf-8"))
     with gzip.open(tmp_path / "answers.jsonl.gz", "wt", encoding="utf-8") as file:

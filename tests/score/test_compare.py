@@ -11,8 +11,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.score import bootstrap, compare
+from quoth.errors import QuothError
+from quoth.score import bootstrap, compare
 
 scores = st.lists(st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 2 / 3, 0.8, 1.0]), min_size=1, max_size=30)
 
@@ -139,10 +139,10 @@ def test_memory_is_bounded_even_if_all_scores_are_distinct():
 
 @pytest.mark.parametrize("values", [[], [[0.0, 1.0]], [0.0, float("nan")]])
 def test_mistakes_are_named(values):
-    with pytest.raises(LaconicError, match="need a list of finite numbers"):
+    with pytest.raises(QuothError, match="need a list of finite numbers"):
         bootstrap(values)
 
 
 def test_runs_over_different_questions_are_refused():
-    with pytest.raises(LaconicError, match="the same questions: 2 scores against 1"):
+    with pytest.raises(QuothError, match="the same questions: 2 scores against 1"):
         compare([1, 0], [1])

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from laconic.score import Cost, file_bytes, hardware, peak_memory
+from quoth.score import Cost, file_bytes, hardware, peak_memory
 
 
 def test_a_cost_is_json():
@@ -48,6 +48,6 @@ def test_file_bytes_counts_files_and_folders(tmp_path):
 
 
 def test_scoring_needs_no_torch():
-    code = "import sys, laconic.score; print({'torch', 'transformers', 'pandas', 'scipy'} & set(sys.modules))"
+    code = "import sys, quoth.score; print({'torch', 'transformers', 'pandas', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from laconic.errors import LaconicError
-from laconic.score import glue_score
-from laconic.score.glue import METRICS, accuracy, f1, matthews, pearson, spearman
+from quoth.errors import QuothError
+from quoth.score import glue_score
+from quoth.score.glue import METRICS, accuracy, f1, matthews, pearson, spearman
 
 classes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60)
 few = st.sampled_from([0.0, 1.0, 2.5, -3.0])
@@ -94,5 +94,5 @@ def test_each_task_has_its_metrics():
     ],
 )
 def test_mistakes_are_named(task, predictions, labels, message):
-    with pytest.raises(LaconicError, match=message):
+    with pytest.raises(QuothError, match=message):
         glue_score(task, predictions, labels)

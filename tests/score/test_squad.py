@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.score import (
+from quoth.errors import QuothError
+from quoth.score import (
     average_precisions,
     best_thresholds,
     normalise,
@@ -310,12 +310,12 @@ def test_twelve_thousand_questions_are_scored_fast():
     ],
 )
 def test_mistakes_are_named(questions, predictions, message):
-    with pytest.raises(LaconicError, match=message):
+    with pytest.raises(QuothError, match=message):
         score_squad2(questions, predictions)
 
 
 def test_squad1_refuses_a_question_without_answer():
-    with pytest.raises(LaconicError, match="question x: no answer in the data"):
+    with pytest.raises(QuothError, match="question x: no answer in the data"):
         score_squad1([Question("x", ())], {"x": ""})
 
 
@@ -325,16 +325,16 @@ def test_squad1_refuses_a_question_without_answer():
 )
 def test_bad_no_answer_probabilities_are_named(na_probs, message):
     scored = score_squad2([Question("x", ())], {"x": ""})
-    with pytest.raises(LaconicError, match=message):
+    with pytest.raises(QuothError, match=message):
         scored.at_threshold(na_probs, 1.0)
-    with pytest.raises(LaconicError, match=message):
+    with pytest.raises(QuothError, match=message):
         average_precisions(scored, na_probs)
 
 
 def test_published_figures_of_a_real_system():
-    shared = os.environ.get("LACONIC_SHARED")
+    shared = os.environ.get("QUOTH_SHARED")
     if not shared:
-        pytest.skip("LACONIC_SHARED is not set: it names the folder that holds data/squad")
+        pytest.skip("QUOTH_SHARED is not set: it names the folder that holds data/squad")
     folder = Path(shared) / "data" / "squad"
     with gzip.open(folder / "validation.json.gz", "rt", encoding="utf-8") as file:
         articles = json.load(file)["data"]

@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from laconic.text import Tokens
+from quoth.text import Tokens
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog. Who wrote the book about the old town?",

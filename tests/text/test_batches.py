@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.text import Batches, by_length
+from quoth.errors import QuothError
+from quoth.text import Batches, by_length
 
 lengths_and_budget = st.lists(st.integers(1, 50), max_size=80).flatmap(
     lambda lengths: st.tuples(st.just(lengths), st.integers(max(lengths, default=1), 400))
@@ -55,7 +55,7 @@ LENGTHS = [(i * 37) % 23 + 1 for i in range(40)]
 
 def test_the_same_in_another_process():
     code = (
-        "from laconic.text import Batches\n"
+        "from quoth.text import Batches\n"
         "b = Batches([(i * 37) % 23 + 1 for i in range(40)], 100, 7)\n"
         "print([b.batch(3, i).tolist() for i in range(b.count(3))])"
     )
@@ -126,18 +126,18 @@ def test_batches_for_inference(given):
 
 @pytest.mark.parametrize("make", [lambda n, b: Batches(n, b, 0), by_length])
 def test_bad_lengths(make):
-    with pytest.raises(LaconicError, match="window 1 has 11 tokens, more than the budget of 10"):
+    with pytest.raises(QuothError, match="window 1 has 11 tokens, more than the budget of 10"):
         make([3, 11, 4], 10)
-    with pytest.raises(LaconicError, match="window 2 has no tokens"):
+    with pytest.raises(QuothError, match="window 2 has no tokens"):
         make([3, 4, 0], 10)
 
 
 def test_bad_places():
     batches = Batches([3, 4, 5], 5, 0)
     for epoch, index, says in ((0, 3, "batch 3 is not"), (0, -1, "batch -1 is not"), (-1, 0, "epoch is -1")):
-        with pytest.raises(LaconicError, match=says):
+        with pytest.raises(QuothError, match=says):
             batches.batch(epoch, index)
-    with pytest.raises(LaconicError, match="seed is -1"):
+    with pytest.raises(QuothError, match="seed is -1"):
         Batches([1], 1, -1)
     assert Batches([], 10, 0).count(0) == 0
     assert by_length([], 10) == []

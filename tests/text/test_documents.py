@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.text.documents import Document, read_documents
+from quoth.errors import QuothError
+from quoth.text.documents import Document, read_documents
 
 
 def test_files_folders_and_what_lies_in_them(tmp_path):
@@ -47,12 +47,12 @@ def test_standard_input(monkeypatch):
 def test_a_named_file_that_cannot_be_read(name, content, culprit, tmp_path):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(LaconicError, match=culprit):
+    with pytest.raises(QuothError, match=culprit):
         read_documents([str(tmp_path / name)])
 
 
 def test_a_folder_without_texts(tmp_path):
-    with pytest.raises(LaconicError, match="the folder has no"):
+    with pytest.raises(QuothError, match="the folder has no"):
         read_documents([str(tmp_path)])
 
 

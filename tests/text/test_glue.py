@@ -7,8 +7,8 @@ import types
 import numpy as np
 import pytest
 
-from laconic.errors import LaconicError
-from laconic.text import read_glue
+from quoth.errors import QuothError
+from quoth.text import read_glue
 
 MNLI_HEADER = [
     "index",
@@ -135,9 +135,9 @@ def test_the_task_can_be_named(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text(table(FILES["CoLA"]), encoding="utf-8")
     check(read_glue(path, "cola"), "CoLA")
-    with pytest.raises(LaconicError, match="which GLUE task"):
+    with pytest.raises(QuothError, match="which GLUE task"):
         read_glue(path)
-    with pytest.raises(LaconicError, match="'wnli' is not a GLUE task known here"):
+    with pytest.raises(QuothError, match="'wnli' is not a GLUE task known here"):
         read_glue(path, "wnli")
 
 
@@ -175,7 +175,7 @@ def test_malformed(tmp_path, task, content, says):
     (tmp_path / task).mkdir()
     path = tmp_path / task / "train.tsv"
     path.write_text(content)
-    with pytest.raises(LaconicError, match=says):
+    with pytest.raises(QuothError, match=says):
         read_glue(path)
 
 
@@ -230,7 +230,7 @@ def test_hub(monkeypatch, part):
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        (None, r"nyu-mll/glue/rte: no such file; to read it from the hub, first: pip install 'laconic\[hub\]'"),
+        (None, r"nyu-mll/glue/rte: no such file; to read it from the hub, first: pip install 'quoth\[hub\]'"),
         (OSError("no network\nand a long story"), r"nyu-mll/glue/rte: .*'train'\) cannot be read: no network$"),
         ({"sentence1": ["A"], "label": [0]}, "nyu-mll/glue/rte:train, row 1: no column 'sentence2'"),
         ({"sentence1": ["A"], "sentence2": ["B"]}, "rte:train, row 1: no column 'label'"),
@@ -243,7 +243,7 @@ def test_hub_errors(monkeypatch, columns, says):
         monkeypatch.setitem(sys.modules, "datasets", None)
     else:
         stand_in(monkeypatch, columns)
-    with pytest.raises(LaconicError, match=says):
+    with pytest.raises(QuothError, match=says):
         read_glue("nyu-mll/glue/rte:train")
 
 
@@ -254,6 +254,6 @@ def test_what_is_a_file_or_no_task_is_not_of_the_hub(monkeypatch, tmp_path):
     (tmp_path / "my/glue/rte").write_text(table(FILES["RTE"]), encoding="utf-8")
     assert read_glue("my/glue/rte").first == ["A one", "A two"]
     for missing in ("nyu-mll/glue/wnli:train", "my/RTE/train.tsv", "glue/rte", "/my/glue/rte"):
-        with pytest.raises(LaconicError, match="no such file"):
+        with pytest.raises(QuothError, match="no such file"):
             read_glue(missing)
     assert not calls

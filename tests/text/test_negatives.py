@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.score import normalise
-from laconic.text import Gold, Question, read
-from laconic.text.negatives import MAKERS, as_squad, entity, lookalike, make_negatives, moved, negation
-from laconic.text.negatives_entity import kind, mentions
-from laconic.text.negatives_passages import Bm25
+from quoth.errors import QuothError
+from quoth.score import normalise
+from quoth.text import Gold, Question, read
+from quoth.text.negatives import MAKERS, as_squad, entity, lookalike, make_negatives, moved, negation
+from quoth.text.negatives_entity import kind, mentions
+from quoth.text.negatives_passages import Bm25
 
-SHARED = os.environ.get("LACONIC_SHARED")
+SHARED = os.environ.get("QUOTH_SHARED")
 
 
 def ask(id, question, context, answer, title="Towns"):
@@ -358,7 +358,7 @@ class TestTogether:
         ],
     )
     def test_mistakes(self, parts, line):
-        with pytest.raises(LaconicError, match=line):
+        with pytest.raises(QuothError, match=line):
             make_negatives(TOWNS, parts)
 
     def test_a_file_reads_back(self, tmp_path):
@@ -424,12 +424,12 @@ class TestCommand:
 
 
 def test_neither_torch_nor_anything_new_is_imported():
-    code = "import sys, laconic.text.negatives; print(sorted({'torch', 'scipy', 'tokenizers'} & set(sys.modules)))"
+    code = "import sys, quoth.text.negatives; print(sorted({'torch', 'scipy', 'tokenizers'} & set(sys.modules)))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() in ("[]", "['tokenizers']")
 
 
-@pytest.mark.skipif(not SHARED, reason="LACONIC_SHARED is not set: no real data to read")
+@pytest.mark.skipif(not SHARED, reason="QUOTH_SHARED is not set: no real data to read")
 def test_real_data():
     dataset = read(Path(SHARED or ".") / "data/squad/train.json.gz")
     sources = {question.id: question for question in dataset.questions}

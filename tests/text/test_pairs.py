@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from laconic.errors import LaconicError
-from laconic.text import Tokens, read_glue
-from laconic.text.dataset import Report, Sentences
-from laconic.text.pairs import make_pairs
+from quoth.errors import QuothError
+from quoth.text import Tokens, read_glue
+from quoth.text.dataset import Report, Sentences
+from quoth.text.pairs import make_pairs
 
 WORDS = [
     "the",
@@ -124,9 +124,9 @@ def test_no_rows(tokenizers):
 @pytest.mark.parametrize(("kind", "single", "pair"), [("wordpiece", 2, 3), ("bytelevel", 2, 4)])
 def test_no_room(tokenizers, kind, single, pair):
     tokens = Tokens(tokenizers[kind])
-    with pytest.raises(LaconicError, match=f"max_length is {pair}; {pair} special tokens leave no room"):
+    with pytest.raises(QuothError, match=f"max_length is {pair}; {pair} special tokens leave no room"):
         make_pairs(sentences(["a"], ["b"]), tokens, max_length=pair)
-    with pytest.raises(LaconicError, match=f"{single} special tokens leave no room"):
+    with pytest.raises(QuothError, match=f"{single} special tokens leave no room"):
         make_pairs(sentences(["a"]), tokens, max_length=single)
     assert make_pairs(sentences(["dog"]), tokens, max_length=single + 1).lengths.tolist() == [single + 1]
 

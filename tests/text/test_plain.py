@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic import LaconicError
-from laconic.text import Tokens
-from laconic.text.neighbours import NEXT, OTHER, make_neighbours
-from laconic.text.plain import read_paragraphs
+from quoth import QuothError
+from quoth.text import Tokens
+from quoth.text.neighbours import NEXT, OTHER, make_neighbours
+from quoth.text.plain import read_paragraphs
 
 LONG = "The lighthouse keeper at Cape Wrath recorded 212 storms."
 OTHERS = "Copper roofs turn green because the metal reacts with damp air."
@@ -51,13 +51,13 @@ class TestReading:
         ],
     )
     def test_refusals_name_the_file(self, tmp_path, name, content, reason):
-        with pytest.raises(LaconicError, match=reason) as error:
+        with pytest.raises(QuothError, match=reason) as error:
             read_paragraphs(write(tmp_path / name, content))
         assert str(tmp_path / name) in str(error.value)
         assert "\n" not in str(error.value)
 
     def test_no_such_file(self, tmp_path):
-        with pytest.raises(LaconicError, match="no such file"):
+        with pytest.raises(QuothError, match="no such file"):
             read_paragraphs(tmp_path / "none.txt")
 
 
@@ -148,11 +148,11 @@ class TestPairs:
 
     @pytest.mark.parametrize("texts", [[], ["dog"], [" ".join(WORDS * 30)], [" ".join(WORDS), "dog"]])
     def test_two_paragraphs_are_wanted(self, texts):
-        with pytest.raises(LaconicError, match=r"usable paragraph\(s\); at least 2 are wanted"):
+        with pytest.raises(QuothError, match=r"usable paragraph\(s\); at least 2 are wanted"):
             make_neighbours(texts, MADE["bert"], max_length=64)
 
     def test_too_short_windows(self):
-        with pytest.raises(LaconicError, match="max_length is 10; it must be at least 11"):
+        with pytest.raises(QuothError, match="max_length is 10; it must be at least 11"):
             make_neighbours(WORDS, MADE["bert"], max_length=10)
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.text import Gold, Question, Report, read, read_csv, read_hub, read_jsonl, read_squad
-from laconic.text.check import place
+from quoth.errors import QuothError
+from quoth.text import Gold, Question, Report, read, read_csv, read_hub, read_jsonl, read_squad
+from quoth.text.check import place
 
 CONTEXT = "The fox saw the dog. The dog ran: café, 東京 😀!"
 
@@ -127,7 +127,7 @@ def test_gold_texts_default_to_the_answers():
 
 def test_a_repeated_id_is_refused(tmp_path):
     path = write(tmp_path / "x.json", squad(qa("a", answer("fox")), qa("a", answer("dog"))))
-    with pytest.raises(LaconicError, match="'a' stands twice"):
+    with pytest.raises(QuothError, match="'a' stands twice"):
         read(path)
 
 
@@ -157,7 +157,7 @@ def test_malformed_squad(tmp_path, content, says):
     if says is None:
         assert len(read(path)) == 0
         return
-    with pytest.raises(LaconicError, match=says) as caught:
+    with pytest.raises(QuothError, match=says) as caught:
         read(path)
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
@@ -168,13 +168,13 @@ def test_broken_bytes(tmp_path):
     path = tmp_path / "x.json.gz"
     for broken in (whole[:-12], whole[: len(whole) // 2], whole[:11], whole[:-8] + b"\0" * 8, b"\x1f\x8bhello"):
         path.write_bytes(broken)
-        with pytest.raises(LaconicError, match="broken gzip file"):
+        with pytest.raises(QuothError, match="broken gzip file"):
             read(path)
     (tmp_path / "x.jsonl").write_bytes(b'{"question": "a"}\n\n\xff\xfe')
-    with pytest.raises(LaconicError, match="line 3: not UTF-8"):
+    with pytest.raises(QuothError, match="line 3: not UTF-8"):
         read(tmp_path / "x.jsonl")
     (tmp_path / "x.json").mkdir()
-    with pytest.raises(LaconicError, match="cannot be read"):
+    with pytest.raises(QuothError, match="cannot be read"):
         read(tmp_path / "x.json")
 
 
@@ -227,7 +227,7 @@ def test_json_lines(tmp_path):
 )
 def test_malformed_json_lines(tmp_path, line, says):
     path = write(tmp_path / "x.jsonl", '{"question": "q", "context": "c"}\n' + line)
-    with pytest.raises(LaconicError, match=says):
+    with pytest.raises(QuothError, match=says):
         read(path)
 
 
@@ -267,7 +267,7 @@ def test_csv(tmp_path):
 )
 def test_malformed_csv(tmp_path, content, says):
     path = write(tmp_path / "x.csv", content)
-    with pytest.raises(LaconicError, match=says) as caught:
+    with pytest.raises(QuothError, match=says) as caught:
         read(path)
     assert str(caught.value).startswith(str(path))
 
@@ -318,7 +318,7 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("bytes")
     for name in ("x.json", "x.jsonl", "x.csv"):
         (folder / name).write_bytes(data)
-        with contextlib.suppress(LaconicError):
+        with contextlib.suppress(QuothError):
             assert read(folder / name).report.source == str(folder / name)
 
 
@@ -333,7 +333,7 @@ def test_names_that_cannot_be_read(tmp_path):
         (tmp_path / "dev.tsv", "read_glue"),
         (tmp_path / "notes.md", "name it by what it holds"),
     ):
-        with pytest.raises(LaconicError, match=says):
+        with pytest.raises(QuothError, match=says):
             read(name)
 
 
@@ -371,15 +371,15 @@ def test_hub(monkeypatch):
 
 def test_hub_errors(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(LaconicError, match=r"squad_v2: no such file.*pip install 'laconic\[hub\]'"):
+    with pytest.raises(QuothError, match=r"squad_v2: no such file.*pip install 'quoth\[hub\]'"):
         read("squad_v2")
 
     def broken(name, split):
         raise OSError("no network\nand a long story")
 
     fake_datasets(monkeypatch, broken)
-    with pytest.raises(LaconicError, match=r"cannot be read: no network$"):
+    with pytest.raises(QuothError, match=r"cannot be read: no network$"):
         read_hub("squad_v2")
     fake_datasets(monkeypatch, lambda name, split: [{"text": "x"}])
-    with pytest.raises(LaconicError, match=r'imdb:test, row 1 \(id 1\): "question" is missing'):
+    with pytest.raises(QuothError, match=r'imdb:test, row 1 \(id 1\): "question" is missing'):
         read_hub("imdb", "test")

@@ -1,4 +1,4 @@
-"""Real files, where LACONIC_SHARED names a folder that has them: counts that are known."""
+"""Real files, where QUOTH_SHARED names a folder that has them: counts that are known."""
 
 import gzip
 import os
@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laconic.text import Batches, Question, Tokens, iter_windows, make_windows, read, read_glue, targets
+from quoth.text import Batches, Question, Tokens, iter_windows, make_windows, read, read_glue, targets
 
-FOLDER = os.environ.get("LACONIC_SHARED")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="LACONIC_SHARED is not set: no real data to read")
+FOLDER = os.environ.get("QUOTH_SHARED")
+pytestmark = pytest.mark.skipif(not FOLDER, reason="QUOTH_SHARED is not set: no real data to read")
 SHARED = Path(FOLDER or ".")
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from tokenizers.implementations import BertWordPieceTokenizer
 
-from laconic.errors import LaconicError
-from laconic.text import Tokens
-from laconic.text.pieces import harmless, pieces
-from laconic.text.spans import trim
+from quoth.errors import QuothError
+from quoth.text import Tokens
+from quoth.text.pieces import harmless, pieces
+from quoth.text.spans import trim
 
 ODD = "aeéöZ09 .,'\"-\n\r\t\0\u0301\u0308\u200b\u200d\ufe0f\ufeff\ufffd\u3000\u00a0\u0085\u2028東京서울ßİﬁ"
 ODD += "אבשלوم😀👍🏽👨\U000e0067\x1c[]</s>"
@@ -84,11 +84,11 @@ def test_template_learnt_when_the_placeholder_has_no_token():
 
 def test_no_first_special_token_is_an_error(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
-    with pytest.raises(LaconicError, match="no special token before the question"):
+    with pytest.raises(QuothError, match="no special token before the question"):
         Tokens(tokenizer)
     path = tmp_path / "tokenizer.json"
     tokenizer.save(str(path))
-    with pytest.raises(LaconicError, match=r"tokenizer\.json"):
+    with pytest.raises(QuothError, match=r"tokenizer\.json"):
         Tokens.load(path)
 
 
@@ -148,7 +148,7 @@ def test_families_without_types(tmp_path, tokenizers):
 )
 def test_bad_tokenizer_files(tmp_path, name, content, says):
     (tmp_path / name).write_text(content)
-    with pytest.raises(LaconicError, match=says):
+    with pytest.raises(QuothError, match=says):
         Tokens.load(tmp_path)
 
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from laconic.errors import LaconicError
-from laconic.text import Gold, Question, concatenate, iter_windows, make_windows, targets
-from laconic.text import windows as windows_module
+from quoth.errors import QuothError
+from quoth.text import Gold, Question, concatenate, iter_windows, make_windows, targets
+from quoth.text import windows as windows_module
 
 VOCABULARY = [
     "the",
@@ -168,9 +168,9 @@ def test_no_questions(all_tokens):
     ],
 )
 def test_settings_are_checked_before_any_work(all_tokens, options, says):
-    with pytest.raises(LaconicError, match=says):
+    with pytest.raises(QuothError, match=says):
         iter_windows([], all_tokens["wordpiece"], **options)  # not even begun
-    with pytest.raises(LaconicError, match="at_most is 0"):
+    with pytest.raises(QuothError, match="at_most is 0"):
         iter_windows([], all_tokens["wordpiece"], at_most=0)
 
 
@@ -179,7 +179,7 @@ def test_a_long_question(all_tokens):
     questions = [Question("short", "fox", "the dog", ()), Question("long-one", "fox " * 50, "the dog", ())]
     cut = make_windows(questions, tokens, max_length=40, question_limit=12)
     assert cut[1].passage[0] == 14
-    with pytest.raises(LaconicError, match="question long-one"):
+    with pytest.raises(QuothError, match="question long-one"):
         make_windows(questions, tokens, max_length=40, question_limit=None)
     assert len(make_windows(questions, tokens, max_length=400, question_limit=None)[1]) > 50
 
@@ -190,7 +190,7 @@ def test_an_overlap_that_cannot_advance_for_one_question(all_tokens):
     q, special = len(tokens.ids(["fox fox fox"])[0]), tokens.template.special
     options = {"max_length": special + q + 10, "question_limit": None, "overlap": 10}
     assert len(make_windows([Question("fits", "fox fox fox", "the the", ())], tokens, **options)) == 1
-    with pytest.raises(LaconicError, match="question stuck"):
+    with pytest.raises(QuothError, match="question stuck"):
         make_windows([Question("stuck", "fox fox fox", "the " * 20, ())], tokens, **options)
 
 

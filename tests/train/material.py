@@ -12,7 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from laconic.train import make_recipe
+from quoth.train import make_recipe
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 SOURCES = Path(__file__).parents[2] / "src"
@@ -138,7 +138,7 @@ def make_recipe_file(path, made):
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "laconic", *map(str, arguments)]
+    return [sys.executable, "-m", "quoth", *map(str, arguments)]
 
 
 def environment(**more):
@@ -148,7 +148,7 @@ def environment(**more):
     return {**os.environ, **plain, **more}
 
 
-def laconic(*arguments, cwd=None, env=None, **options):
+def quoth(*arguments, cwd=None, env=None, **options):
     """Run the command line to its end."""
     return subprocess.run(
         command(*arguments),

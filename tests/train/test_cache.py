@@ -12,12 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.encoder import load
-from laconic.encoder.encoder import Encoder
-from laconic.errors import LaconicError
-from laconic.text import Tokens, make_windows, read
-from laconic.train import Interrupted, Status, make_recipe, train
-from laconic.train.cache import EVALUATION, TRAINING, Cache, Plan, fill_cache
+from quoth.encoder import load
+from quoth.encoder.encoder import Encoder
+from quoth.errors import QuothError
+from quoth.text import Tokens, make_windows, read
+from quoth.train import Interrupted, Status, make_recipe, train
+from quoth.train.cache import EVALUATION, TRAINING, Cache, Plan, fill_cache
 from train.cache_material import HEADS, HIDDEN, LAYERS, ROWS, assert_same_stages, recipe
 from train.material import farthest
 
@@ -177,7 +177,7 @@ class TestFile:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
         try:
-            with pytest.raises(LaconicError) as raised:
+            with pytest.raises(QuothError) as raised:
                 made()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -238,7 +238,7 @@ class TestInterrupted:
 class TestTooLarge:
     @pytest.mark.parametrize("at", [(0,), (1,)])
     def test_is_said_before_anything_is_learnt(self, lively, tmp_path, at):
-        with pytest.raises(LaconicError) as raised:
+        with pytest.raises(QuothError) as raised:
             train(make_recipe(recipe(lively, at=at, cache=1e-6)), tmp_path / "run", device="cpu")
         assert str(raised.value) == (
             "recipe: frozen.cache is 1e-06 GB, but the states of 133 windows at 3 layer(s) take 5.11e-05 GB; "
@@ -250,5 +250,5 @@ class TestTooLarge:
         plan = Plan(parts, (0, 2), HIDDEN, True)
         assert plan.bytes == ROWS * 2 * HIDDEN * 2
         plan.check(plan.bytes / 1e9)
-        with pytest.raises(LaconicError):
+        with pytest.raises(QuothError):
             plan.check((plan.bytes - 1) / 1e9)

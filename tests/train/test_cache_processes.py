@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import suppress
 
-from laconic.train import make_recipe, train
+from quoth.train import make_recipe, train
 from train.cache_material import HEADS, assert_same_stages, recipe
 from train.material import environment, farthest
 
@@ -17,7 +17,7 @@ def test_kills(lively, cached, tmp_path, monkeypatch):
     """SIGKILL while the file is written, while heads learn from it, and while they are saved."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["laconic.train"])
+    processes.set_forkserver_preload(["quoth.train"])
     made = make_recipe({**recipe(lively), "checkpoints": {"seconds": 0}})
     place = tmp_path / "run"
     stage = place / "frozen/epoch-0"
@@ -46,7 +46,7 @@ def test_two_processes(lively, tmp_path):
     made = make_recipe(recipe(lively, heads, rate=1e-4, epsilon=1e-6))
     path = tmp_path / "recipe.toml"
     path.write_text(made.to_toml())
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "laconic"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "quoth"]
     words = [*launcher, "train", path, "--out", tmp_path / "two"]
     result = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment())
     assert result.returncode == 0, result.stderr

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from laconic.encoder import load, save_hugging_face
-from laconic.errors import LaconicError
-from laconic.text import Tokens, make_windows, read, read_glue
-from laconic.text.pairs import make_pairs
-from laconic.train import build_model, make_recipe, prepare, train
-from laconic.train.classes import ClassData, class_data, class_loss, class_quality
-from laconic.train.settings import Data
-from laconic.train.spans import part_of
+from quoth.encoder import load, save_hugging_face
+from quoth.errors import QuothError
+from quoth.text import Tokens, make_windows, read, read_glue
+from quoth.text.pairs import make_pairs
+from quoth.train import build_model, make_recipe, prepare, train
+from quoth.train.classes import ClassData, class_data, class_loss, class_quality
+from quoth.train.settings import Data
+from quoth.train.spans import part_of
 from train.material import FACTS, farthest, make_recipe_file, table, weights
 
 PLAIN = {"kind": "class", "labels": 2}
@@ -332,7 +332,7 @@ def test_labels_of_data_prepared_elsewhere_are_checked_too(lively, glue, tmp_pat
     recipe = make_recipe(glue_recipe(lively, glue, "SST-2", PLAIN))
     prepared = prepare(recipe, build_model(recipe))
     other = make_recipe(glue_recipe(lively, glue, "STS-B", {**PLAIN, "labels": 1}))
-    with pytest.raises(LaconicError, match=r"head has 1 label\(s\), but the data want 2"):
+    with pytest.raises(QuothError, match=r"head has 1 label\(s\), but the data want 2"):
         train(other, tmp_path / "run", device="cpu", prepared=prepared)
 
 
@@ -393,7 +393,7 @@ class TestFrozen:
     )
     def test_mistakes_are_found_before_the_encoder_learns(self, lively, glue, tmp_path, heads, culprit):
         made = glue_recipe(lively, glue, "MRPC", PLAIN, frozen={"heads": heads})
-        with pytest.raises(LaconicError) as raised:
+        with pytest.raises(QuothError) as raised:
             train(make_recipe(made), tmp_path / "run", device="cpu")
         assert culprit in str(raised.value)
         assert not (tmp_path / "run/recipe.toml").exists()

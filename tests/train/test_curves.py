@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from laconic.train import Interrupted, make_recipe, train
+from quoth.train import Interrupted, make_recipe, train
 from train.heads_material import HEADS, as_it_is, frozen_table
 from train.material import assert_same_weights, log_lines, table
 

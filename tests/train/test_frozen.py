@@ -7,16 +7,16 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from laconic.encoder import load
-from laconic.heads import build_head
-from laconic.text import Batches
-from laconic.train import Interrupted, Status, build_model, make_recipe, prepare, train
-from laconic.train.frozen import FrozenLoop, Shared
-from laconic.train.loop import seed_of, task_loss
-from laconic.train.optimiser import rate_at
-from laconic.train.run import make_accelerator
-from laconic.train.settings import Frozen
-from laconic.train.spans import Feed
+from quoth.encoder import load
+from quoth.heads import build_head
+from quoth.text import Batches
+from quoth.train import Interrupted, Status, build_model, make_recipe, prepare, train
+from quoth.train.frozen import FrozenLoop, Shared
+from quoth.train.loop import seed_of, task_loss
+from quoth.train.optimiser import rate_at
+from quoth.train.run import make_accelerator
+from quoth.train.settings import Frozen
+from quoth.train.spans import Feed
 from train.heads_material import AT, HEADS, after, answers, as_it_is, head_losses
 from train.material import assert_same_weights, weights
 
@@ -186,7 +186,7 @@ class TestOnePass:
             passes.append((self.layers, len(packed.lengths)))
             return states(self, packed)
 
-        monkeypatch.setattr("laconic.train.frozen.Shared.states", count)
+        monkeypatch.setattr("quoth.train.frozen.Shared.states", count)
         recipe = make_recipe(as_it_is(lively, {"first": HEADS["first"], "dot": HEADS["dot"]}))
         facts = train(recipe, tmp_path / "run", device="cpu")
         assert facts["frozen"]["0"]["steps"] == 17

@@ -12,17 +12,17 @@ from types import SimpleNamespace
 import pytest
 from safetensors.torch import load_file, save_file
 
-from laconic.errors import LaconicError
-from laconic.train import Interrupted, Status, make_recipe, read_recipe, train
-from laconic.train.guard import Stop, only_one
-from laconic.train.log import Log
+from quoth.errors import QuothError
+from quoth.train import Interrupted, Status, make_recipe, read_recipe, train
+from quoth.train.guard import Stop, only_one
+from quoth.train.log import Log
 from train.material import (
     assert_same_weights,
-    laconic,
     log_lines,
     losses,
     make_questions,
     make_recipe_file,
+    quoth,
     start,
     table,
 )
@@ -65,15 +65,15 @@ def story(material, tmp_path_factory):
     first = start("train", recipe, "--out", run)
     while first.poll() is None and not ((run / "log.jsonl").exists() and log_lines(run)):
         time.sleep(0.001)
-    with pytest.raises(LaconicError) as beside:
+    with pytest.raises(QuothError) as beside:
         train(make_recipe(made), run, device="cpu")
     os.kill(first.pid, signal.SIGTERM)
     told = first.communicate(timeout=60)
     state = checkpoint(run)
     undisturbed = start("train", recipe, "--out", folder / "whole")
-    threads = laconic("train", recipe, "--out", run, env={"OMP_NUM_THREADS": "2"})
+    threads = quoth("train", recipe, "--out", run, env={"OMP_NUM_THREADS": "2"})
     kept = checkpoint(run)
-    last = laconic("train", recipe, "--out", run)
+    last = quoth("train", recipe, "--out", run)
     assert undisturbed.wait(timeout=60) == 0
     undisturbed.communicate()
     return SimpleNamespace(
@@ -95,7 +95,7 @@ class TestTerminated:
         assert (code, out) == (143, "")
         assert 10 <= story.state["step"] < 204
         assert err.splitlines()[-1] == (
-            f"laconic: stopped at step {story.state['step']} of 204; the same command goes on from there"
+            f"quoth: stopped at step {story.state['step']} of 204; the same command goes on from there"
         )
 
     def test_the_same_command_goes_on_to_the_same_weights(self, story):
@@ -131,7 +131,7 @@ class TestTerminated:
         result = cli("train", story.recipe, "optimisation.rate=2e-3", "--out", story.run)
         assert result.returncode == 2
         assert result.stderr == (
-            f"laconic: {story.run}: holds a run of another recipe (there, here: optimisation.rate: 0.001, 0.002); "
+            f"quoth: {story.run}: holds a run of another recipe (there, here: optimisation.rate: 0.001, 0.002); "
             "choose another --out, or remove it\n"
         )
 
@@ -179,8 +179,8 @@ class TestStopped:
     @pytest.mark.usefixtures("interruptible")
     def test_ctrl_c(self, material, tmp_path, cli, monkeypatch):
         recipe = make_recipe_file(tmp_path / "r.toml", table(material.model, material.train))
-        monkeypatch.setattr("laconic.cli.train._line", lambda status: os.kill(os.getpid(), signal.SIGINT))
-        monkeypatch.setattr("laconic.cli.train.PAUSE", 0.0)
+        monkeypatch.setattr("quoth.cli.train._line", lambda status: os.kill(os.getpid(), signal.SIGINT))
+        monkeypatch.setattr("quoth.cli.train.PAUSE", 0.0)
         result = cli("train", recipe, "--out", tmp_path / "run")
         assert result.returncode == 130
         assert "stopped at step 10 of 17" in result.stderr
@@ -207,7 +207,7 @@ class TestStopped:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def test_a_signal_that_is_ignored_stays_so(self):
-        """`nohup laconic train … &`: who started the job wants it left alone."""
+        """`nohup quoth train … &`: who started the job wants it left alone."""
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             with Stop() as stop:

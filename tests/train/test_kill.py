@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 from safetensors.torch import load_file
 
-from laconic.train import make_recipe
-from train.material import assert_same_weights, laconic, losses, make_model, start, table
+from quoth.train import make_recipe
+from train.material import assert_same_weights, losses, make_model, quoth, start, table
 
 SEED = 20260731
 STEPS_AN_EPOCH = 25  # of 100 windows, 4 a step
@@ -117,7 +117,7 @@ def test_twenty_kills(recipe, tmp_path):
     assert died["checkpoint"] >= 5
     assert min(died[state] for state in ("evaluation", "snapshot", "elsewhere")) >= 1
 
-    result = laconic("train", recipe, "checkpoints.seconds=0", "--out", run)
+    result = quoth("train", recipe, "checkpoints.seconds=0", "--out", run)
     assert result.returncode == 0, result.stderr
     assert undisturbed.wait(timeout=120) == 0, undisturbed.communicate()
     undisturbed.communicate()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.encoder import load
-from laconic.heads import build_head
-from laconic.text import Tokens, make_windows, read
-from laconic.train import make_recipe, train
-from laconic.train.weights import LayerWeights
+from quoth.encoder import load
+from quoth.heads import build_head
+from quoth.text import Tokens, make_windows, read
+from quoth.train import make_recipe, train
+from quoth.train.weights import LayerWeights
 from train.heads_material import as_it_is
 from train.material import make_model, table
 

@@ -8,16 +8,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from laconic import Reader
-from laconic.encoder import load
-from laconic.encoder.model import save
-from laconic.errors import LaconicError
-from laconic.text import Batches, read
-from laconic.train import build_model, make_recipe, prepare, train
-from laconic.train.loop import Loop, _has_idle, make_batches, seed_of, task_loss
-from laconic.train.run import make_accelerator
-from laconic.train.settings import Optimisation
-from laconic.train.spans import Feed
+from quoth import Reader
+from quoth.encoder import load
+from quoth.encoder.model import save
+from quoth.errors import QuothError
+from quoth.text import Batches, read
+from quoth.train import build_model, make_recipe, prepare, train
+from quoth.train.loop import Loop, _has_idle, make_batches, seed_of, task_loss
+from quoth.train.run import make_accelerator
+from quoth.train.settings import Optimisation
+from quoth.train.spans import Feed
 from train.material import assert_same_weights, log_lines, make_model, table, weights
 
 # A shift of all logits of a window changes no softmax, nor does one of all keys change attention. So the gradients of
@@ -78,7 +78,7 @@ class TestStep:
                 torch.testing.assert_close(value, theirs[name], atol=1e-6, rtol=0, msg=name)
 
     def test_parts_need_windows(self, quiet, prepared):
-        with pytest.raises(LaconicError, match="a step has 5 windows, too few for 1 process"):
+        with pytest.raises(QuothError, match="a step has 5 windows, too few for 1 process"):
             make_loop(quiet, prepared, accumulate=6)
 
     def test_the_loss_is_that_of_the_windows_of_the_step(self, quiet, prepared):
@@ -126,7 +126,7 @@ class TestStep:
 
     def test_every_part_of_every_step_has_a_seed_of_its_own(self, quiet, prepared, monkeypatch):
         asked = []
-        monkeypatch.setattr("laconic.train.loop.seed_of", lambda *numbers: asked.append(numbers) or seed_of(*numbers))
+        monkeypatch.setattr("quoth.train.loop.seed_of", lambda *numbers: asked.append(numbers) or seed_of(*numbers))
         advance(make_loop(quiet, prepared, accumulate=2), 3)
         assert asked == [(0, step, part, 0) for step in range(3) for part in range(2)]
         grid = np.ndindex(3, 9, 2, 3)
@@ -317,9 +317,9 @@ class TestModels:
         model = build_model(make_recipe(quiet))
         save(model, tmp_path / "bare")
         for path in (tmp_path / "bare").iterdir():
-            if path.name not in ("laconic.json", "model.safetensors"):
+            if path.name not in ("quoth.json", "model.safetensors"):
                 path.unlink()
-        with pytest.raises(LaconicError, match=r"bare: has no tokenizer; tokenizer.json should lie beside"):
+        with pytest.raises(QuothError, match=r"bare: has no tokenizer; tokenizer.json should lie beside"):
             train(make_recipe({**quiet, "model": str(tmp_path / "bare")}), tmp_path / "run", device="cpu")
 
     def test_a_prepared_dataset_serves_many_runs(self, quiet, prepared, tmp_path):

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
-from laconic import LaconicError
-from laconic.text import Tokens, Windows
-from laconic.text.masked import NOTHING
-from laconic.train.masking import MaskedFeed, Vocabulary, _hash, choose_words, vocabulary
-from laconic.train.spans import Examples
+from quoth import QuothError
+from quoth.text import Tokens, Windows
+from quoth.text.masked import NOTHING
+from quoth.train.masking import MaskedFeed, Vocabulary, _hash, choose_words, vocabulary
+from quoth.train.spans import Examples
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 500
 WORDS = Vocabulary(MASK, VOCAB, (0, CLS, SEP, MASK))
@@ -105,7 +105,7 @@ class TestOneBatch:
     def test_a_text_without_words(self):
         examples = make_examples([[1, 1, 1]])
         examples.windows.words[:] = -1
-        with pytest.raises(LaconicError, match="no word that can be masked"):
+        with pytest.raises(QuothError, match="no word that can be masked"):
             MaskedFeed(examples, WORDS, torch.device("cpu"))
 
 
@@ -219,5 +219,5 @@ def test_vocabulary(minilm):
     tokens = Tokens.load(minilm)
     assert vocabulary(tokens, 30522) == Vocabulary(103, 30522, (0, 100, 101, 102, 103))
     assert vocabulary(tokens, 200).size == 200
-    with pytest.raises(LaconicError, match=r"no \[MASK\] or <mask>"):
+    with pytest.raises(QuothError, match=r"no \[MASK\] or <mask>"):
         vocabulary(tokens, 50)

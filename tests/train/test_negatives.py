@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laconic.errors import LaconicError
-from laconic.text import Tokens, read
-from laconic.text.negatives import make_negatives
-from laconic.train import Interrupted, build_model, make_recipe, prepare, train
-from laconic.train.spans import part_of, span_examples
+from quoth.errors import QuothError
+from quoth.text import Tokens, read
+from quoth.text.negatives import make_negatives
+from quoth.train import Interrupted, build_model, make_recipe, prepare, train
+from quoth.train.spans import part_of, span_examples
 from train.material import assert_same_weights, losses, table
 from train.test_interruption import after, checkpoint
 
@@ -80,5 +80,5 @@ def test_whether_there_is_an_answer(material):
     ],
 )
 def test_mistakes(material, data, line):
-    with pytest.raises(LaconicError, match=line):
+    with pytest.raises(QuothError, match=line):
         make_recipe(recipe(material, **data))

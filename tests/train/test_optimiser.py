@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from laconic.train import build_model, make_recipe
-from laconic.train.optimiser import make_optimiser, rate_at
-from laconic.train.settings import Optimisation
+from quoth.train import build_model, make_recipe
+from quoth.train.optimiser import make_optimiser, rate_at
+from quoth.train.settings import Optimisation
 from train.material import table
 
 PLAIN = Optimisation(rate=1.0, warmup=0.0)

@@ -11,19 +11,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from laconic import LaconicError
-from laconic.encoder import load, save
-from laconic.encoder.checkpoint import open_checkpoint
-from laconic.heads import MlmHead
-from laconic.text import Tokens
-from laconic.text.masked import NOTHING
-from laconic.text.neighbours import make_neighbours
-from laconic.train import Interrupted, Status, build_model, make_recipe, prepare, train
-from laconic.train.fit import SETTINGS, Fit, _flat, add_heads, fit_heads
-from laconic.train.loop import Loop, batch_at, task_loss
-from laconic.train.masking import MaskedFeed
-from laconic.train.pretrain import PretrainEvaluation, text_data
-from laconic.train.run import make_accelerator
+from quoth import QuothError
+from quoth.encoder import load, save
+from quoth.encoder.checkpoint import open_checkpoint
+from quoth.heads import MlmHead
+from quoth.text import Tokens
+from quoth.text.masked import NOTHING
+from quoth.text.neighbours import make_neighbours
+from quoth.train import Interrupted, Status, build_model, make_recipe, prepare, train
+from quoth.train.fit import SETTINGS, Fit, _flat, add_heads, fit_heads
+from quoth.train.loop import Loop, batch_at, task_loss
+from quoth.train.masking import MaskedFeed
+from quoth.train.pretrain import PretrainEvaluation, text_data
+from quoth.train.run import make_accelerator
 from train.material import FACTS, assert_same_weights, make_model, table, weights
 
 PRETRAIN = {"task": "pretrain", "held_out": 0.2, "max_length": 48}
@@ -226,7 +226,7 @@ class TestData:
     def test_clear_errors_before_any_training(self, bare, tmp_path, content, data, reason):
         place = tmp_path / "text.txt"
         place.write_bytes(content)
-        with pytest.raises(LaconicError, match=reason) as error:
+        with pytest.raises(QuothError, match=reason) as error:
             train(make_recipe(pretrain(bare, place, data=data)), tmp_path / "run", device="cpu")
         assert "\n" not in str(error.value)
         assert not (tmp_path / "run/recipe.toml").exists()
@@ -247,7 +247,7 @@ class TestData:
     )
     def test_recipes_that_cannot_be(self, quiet, change, reason):
         made = {**quiet, **change, "data": {**quiet["data"], **change.get("data", {})}}
-        with pytest.raises(LaconicError, match=reason):
+        with pytest.raises(QuothError, match=reason):
             make_recipe(made)
 
 
@@ -272,7 +272,7 @@ class TestEvaluation:
         assert scores["nsp_loss"] == pytest.approx(np.mean(following), rel=1e-6)
         assert scores["mlm_accuracy"] == pytest.approx(100 * right / count)
         assert scores["nsp_accuracy"] == pytest.approx(100 * followed / len(following))
-        monkeypatch.setattr("laconic.train.pretrain.CPU_TOKENS", 100)
+        monkeypatch.setattr("quoth.train.pretrain.CPU_TOKENS", 100)
         assert evaluation(model, "cpu", None)[1]["mlm_loss"] == pytest.approx(scores["mlm_loss"], rel=1e-6)
         assert not model.training
 
@@ -342,11 +342,11 @@ class TestHeads:
 
     def test_refusals(self, bare, prepared):
         model = load(bare)
-        with pytest.raises(LaconicError, match="no head of pre-training"):
+        with pytest.raises(QuothError, match="no head of pre-training"):
             fit_heads(model, prepared.feed(torch.device("cpu"), 0), prepared.evaluation, ())
         add_heads(model)
         wrong = ["encoder.embeddings.norm.bias"]
-        with pytest.raises(LaconicError, match=r"encoder\.embeddings\.norm\.bias: is no parameter"):
+        with pytest.raises(QuothError, match=r"encoder\.embeddings\.norm\.bias: is no parameter"):
             fit_heads(model, prepared.feed(torch.device("cpu"), 0), prepared.evaluation, wrong)
 
     @pytest.mark.parametrize(

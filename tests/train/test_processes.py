@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from laconic.train import make_recipe, train
+from quoth.train import make_recipe, train
 from train.material import (
     assert_same_weights,
     environment,
@@ -26,7 +26,7 @@ HEADS = {"lp": "pool(learned) > linear", "compress": "compress(8) > skip > linea
 
 def torchrun(*arguments):
     """Two processes of the command line, in a session of their own."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "laconic"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "quoth"]
     return subprocess.Popen(
         [*launcher, *map(str, arguments)],
         stdout=subprocess.PIPE,

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.heads import build_head
-from laconic.train import make_recipe, read_recipe, train
-from laconic.train.recipe import TAKEN
+from quoth.errors import QuothError
+from quoth.heads import build_head
+from quoth.train import make_recipe, read_recipe, train
+from quoth.train.recipe import TAKEN
 from train.material import table
 
 LEAST = {"model": "m", "data": {"train": "t.json"}}
@@ -461,7 +461,7 @@ class TestMistakes:
         ],
     )
     def test_an_unknown_key_names_the_nearest(self, wrong, nearest):
-        with pytest.raises(LaconicError, match=r"^recipe: ") as raised:
+        with pytest.raises(QuothError, match=r"^recipe: ") as raised:
             make_recipe(with_(*wrong))
         assert nearest in str(raised.value)
 
@@ -544,22 +544,20 @@ class TestMistakes:
         ],
     )
     def test_a_wrong_value_is_named(self, section, key, value, wanted):
-        with pytest.raises(LaconicError) as raised:
+        with pytest.raises(QuothError) as raised:
             make_recipe(with_(section, key, value))
         assert wanted in str(raised.value)
         assert "\n" not in str(raised.value)
 
     @pytest.mark.parametrize("section", ["optimisation", "frozen"])
     def test_tokens_or_windows(self, section):
-        with pytest.raises(LaconicError, match=f"{section}.tokens is 4096.*not both"):
+        with pytest.raises(QuothError, match=f"{section}.tokens is 4096.*not both"):
             make_recipe({**LEAST, section: {"tokens": 4096, "windows": 8}})
 
     def test_no_epochs_are_for_heads_alone(self):
         frozen = {"heads": {"lp": "pool(learned) > linear"}}
         assert make_recipe({**LEAST, "optimisation": {"epochs": 0}, "frozen": frozen}).optimisation.epochs == 0
-        with pytest.raises(
-            LaconicError, match=r"optimisation.epochs is 0.0; it must be above 0, or 0 with frozen.heads"
-        ):
+        with pytest.raises(QuothError, match=r"optimisation.epochs is 0.0; it must be above 0, or 0 with frozen.heads"):
             make_recipe({**LEAST, "optimisation": {"epochs": 0}})
 
     @pytest.mark.parametrize(
@@ -580,18 +578,18 @@ class TestMistakes:
         ],
     )
     def test_what_cannot_be_read(self, tmp_path, content, words, culprit):
-        with pytest.raises(LaconicError) as raised:
+        with pytest.raises(QuothError) as raised:
             read_recipe(text(tmp_path / "r.toml", content), words)
         assert culprit in str(raised.value)
         assert "\n" not in str(raised.value)
 
     def test_no_such_file_and_not_text(self, tmp_path):
-        with pytest.raises(LaconicError, match="no such recipe"):
+        with pytest.raises(QuothError, match="no such recipe"):
             read_recipe(tmp_path / "nowhere.toml")
         (tmp_path / "bad.toml").write_bytes(b"model = '\xff'")
-        with pytest.raises(LaconicError, match="not valid TOML"):
+        with pytest.raises(QuothError, match="not valid TOML"):
             read_recipe(tmp_path / "bad.toml")
-        with pytest.raises(LaconicError, match="Is a directory"):
+        with pytest.raises(QuothError, match="Is a directory"):
             read_recipe(tmp_path)
 
 
@@ -602,7 +600,7 @@ def test_any_word_gives_a_recipe_or_one_line(tmp_path_factory, key, value):
     told = ""
     try:
         read_recipe(path, [f"optimisation.{key}={value}"])
-    except LaconicError as error:
+    except QuothError as error:
         told = str(error)
     assert len(told.splitlines()) <= 1
 
@@ -640,7 +638,7 @@ class TestMistakesOfARun:
         }
         if "tokens" in wrong.get("optimisation", ()):
             del wrong["optimisation"]["windows"]
-        with pytest.raises(LaconicError) as raised:
+        with pytest.raises(QuothError) as raised:
             train(make_recipe({**sound, **wrong}), tmp_path / "run", device="cpu")
         assert culprit in str(raised.value)
         assert "\n" not in str(raised.value)
@@ -648,10 +646,10 @@ class TestMistakesOfARun:
 
     def test_a_folder_of_something_else_is_left_alone(self, sound, tmp_path):
         (tmp_path / "letter.txt").write_text("dear")
-        with pytest.raises(LaconicError, match="exists and is not a run folder"):
+        with pytest.raises(QuothError, match="exists and is not a run folder"):
             train(make_recipe(sound), tmp_path, device="cpu")
         assert (tmp_path / "letter.txt").read_text() == "dear"
-        with pytest.raises(LaconicError, match="is a file"):
+        with pytest.raises(QuothError, match="is a file"):
             train(make_recipe(sound), tmp_path / "letter.txt", device="cpu")
 
     def test_killed_while_the_recipe_was_written(self, sound, tmp_path):
@@ -663,7 +661,7 @@ class TestMistakesOfARun:
     @pytest.mark.parametrize("device", ["cuda", "tpu"])
     def test_device(self, sound, tmp_path, device, monkeypatch):
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-        with pytest.raises(LaconicError, match=device):
+        with pytest.raises(QuothError, match=device):
             train(make_recipe(sound), tmp_path, device=device)
 
     @pytest.mark.parametrize(
@@ -682,7 +680,7 @@ class TestMistakesOfARun:
         assert result.returncode == 2
         assert result.stdout == ""
         (line,) = result.stderr.splitlines()
-        assert line.startswith("laconic: ")
+        assert line.startswith("quoth: ")
         assert culprit in line
         assert cli("train", recipe, "--out", tmp_path / "run").returncode == 0
 
@@ -701,7 +699,5 @@ class TestHeadsAtSomeEpochs:
         }
 
     def test_an_epoch_that_is_no_stage(self):
-        with pytest.raises(
-            LaconicError, match=r"frozen.heads.deep.at is 0.3; it must be one of the epochs of frozen.at"
-        ):
+        with pytest.raises(QuothError, match=r"frozen.heads.deep.at is 0.3; it must be one of the epochs of frozen.at"):
             self.made(deep={"head": "xception > linear", "at": [0.3]})

@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from laconic.answer.decode import decode
-from laconic.answer.spans import SpanLogits
-from laconic.score import span_quality
-from laconic.train import build_model, make_recipe, prepare
-from laconic.train.loop import Loop
-from laconic.train.run import make_accelerator
-from laconic.train.spans import Feed
+from quoth.answer.decode import decode
+from quoth.answer.spans import SpanLogits
+from quoth.score import span_quality
+from quoth.train import build_model, make_recipe, prepare
+from quoth.train.loop import Loop
+from quoth.train.run import make_accelerator
+from quoth.train.spans import Feed
 from train.material import table
 
 STEPS, AN_EPOCH, RATE, WARM = 200, 61, 5e-5, 20

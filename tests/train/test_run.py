@@ -14,13 +14,13 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import laconic
-from laconic import Reader
-from laconic.answer.record import read_answers
-from laconic.encoder import load
-from laconic.score import score_squad2
-from laconic.text import read
-from laconic.train import Interrupted, Status, make_recipe, read_recipe, train
+import quoth
+from quoth import Reader
+from quoth.answer.record import read_answers
+from quoth.encoder import load
+from quoth.score import score_squad2
+from quoth.text import read
+from quoth.train import Interrupted, Status, make_recipe, read_recipe, train
 from train.material import log_lines, losses, make_recipe_file, table, weights
 
 WINDOWS = 100 + 52  # an epoch, and 9 steps of 5 or 6
@@ -50,13 +50,13 @@ class TestFiles:
         assert read_recipe(run.folder / "recipe.toml") == make_recipe(made)
         tokenizer = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"}
         assert {path.name for path in (run.folder / "model").iterdir()} == {
-            "laconic.json",
+            "quoth.json",
             "model.safetensors",
             *tokenizer,
         }
 
     def test_the_answers_are_those_of_the_model(self, run, material):
-        """What `laconic analyse` reads: the best spans of the last evaluation, with their scores."""
+        """What `quoth analyse` reads: the best spans of the last evaluation, with their scores."""
         dataset = read(str(material.dev))
         found = read_answers(run.folder / "answers.jsonl.gz")
         decoded = Reader.load(run.folder / "model", device="cpu").decode(dataset.questions)
@@ -134,7 +134,7 @@ class TestMetrics:
         assert facts["hardware"]["cores"] == os.cpu_count()
         assert facts["hardware"]["gpu"] is None
         assert facts["versions"] == {
-            "laconic": laconic.__version__,
+            "quoth": quoth.__version__,
             **{name: version(name) for name in ("torch", "accelerate", "tokenizers")},
         }
         assert (facts["model"], facts["tuning"], facts["head"], facts["seed"]) == (
@@ -218,12 +218,12 @@ class TestTensorBoard:
         result = cli("train", recipe, "--tensorboard", "--out", tmp_path / "run")
         assert result.returncode == 2
         assert result.stderr == (
-            "laconic: TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out\n"
+            "quoth: TensorBoard is not installed: pip install tensorboard, or leave --tensorboard out\n"
         )
         assert cli("train", recipe, "--out", tmp_path / "run").returncode == 0
 
 
-def test_an_evaluation_is_that_of_laconic_evaluate(span_model, material, tmp_path, cli):
+def test_an_evaluation_is_that_of_quoth_evaluate(span_model, material, tmp_path, cli):
     """A model with real weights, at windows of its own, which its folder remembers."""
     made = table(span_model, material.train, material.dev, optimisation={"epochs": 0.2, "rate": 1e-4})
     made["data"] = {
@@ -267,7 +267,7 @@ class TestCommandLine:
         assert result.stderr.startswith("epoch 0.47: exact ")
 
     def test_for_people(self, recipe, cli, monkeypatch):
-        monkeypatch.setattr("laconic.cli.train.PAUSE", 0.0)
+        monkeypatch.setattr("quoth.cli.train.PAUSE", 0.0)
         result = cli("train", recipe, "--out", "run")
         for word in (
             "exact",

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.errors import LaconicError
-from laconic.text import Tokens, make_windows, read, targets
-from laconic.train.settings import Data
-from laconic.train.spans import Feed, part_of, span_examples, span_loss
+from quoth.errors import QuothError
+from quoth.text import Tokens, make_windows, read, targets
+from quoth.train.settings import Data
+from quoth.train.spans import Feed, part_of, span_examples, span_loss
 from tiny import LENGTHS, batch, random_windows
 from train.material import make_questions
 
@@ -69,7 +69,7 @@ class TestExamples:
         path.write_text("\n".join(map(json.dumps, rows)))
         assert len(span_examples(Data((str(path),)), tokens)) == 1
         path.write_text(json.dumps(rows[1]))
-        with pytest.raises(LaconicError, match=r"q.jsonl: no question in it can be learnt from"):
+        with pytest.raises(QuothError, match=r"q.jsonl: no question in it can be learnt from"):
             span_examples(Data((str(path),)), tokens)
 
 

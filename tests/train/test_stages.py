@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from laconic import Reader
-from laconic.answer.record import read_answers, write_answers
-from laconic.encoder import load
-from laconic.errors import LaconicError
-from laconic.score import span_quality
-from laconic.text import read
-from laconic.train import Status, make_recipe, read_recipe, train
+from quoth import Reader
+from quoth.answer.record import read_answers, write_answers
+from quoth.encoder import load
+from quoth.errors import QuothError
+from quoth.score import span_quality
+from quoth.text import read
+from quoth.train import Status, make_recipe, read_recipe, train
 from train.heads_material import AT, HEADS, answers, as_it_is, frozen_table
 from train.material import log_lines, make_model, make_recipe_file, weights
 
@@ -229,7 +229,7 @@ class TestMistakes:
         made = frozen_table(bare, {"lp": pooled}, head=pooled if 0 in at else plain)
         made["data"]["task"] = "answerable"
         made["frozen"]["at"] = at
-        with pytest.raises(LaconicError) as raised:
+        with pytest.raises(QuothError) as raised:
             train(make_recipe(made), tmp_path / "run", device="cpu")
         assert str(raised.value) == f"recipe: frozen.heads.lp reads a pooler, which {bare.model} does not have"
         assert not (tmp_path / "run/recipe.toml").exists()
@@ -249,13 +249,13 @@ class TestMistakes:
     def test_steps(self, lively, tmp_path, frozen, culprit):
         made = frozen_table(lively, {"lp": HEADS["lp"]})
         made["frozen"] = {key: value for key, value in {**made["frozen"], **frozen}.items() if value is not None}
-        with pytest.raises(LaconicError, match=culprit):
+        with pytest.raises(QuothError, match=culprit):
             train(make_recipe(made), tmp_path / "run", device="cpu")
         assert not (tmp_path / "run/recipe.toml").exists()
 
     def test_a_loss_that_diverges_names_its_head(self, lively, tmp_path):
         heads = {"calm": HEADS["lp"], "wild": {"head": "compress(8) > linear", "rate": 1e30, "clip": 0}}
-        with pytest.raises(LaconicError, match=r"the loss of wild is (nan|inf) at step 10; lower its rate"):
+        with pytest.raises(QuothError, match=r"the loss of wild is (nan|inf) at step 10; lower its rate"):
             train(make_recipe(as_it_is(lively, heads)), tmp_path / "run", device="cpu")
 
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from laconic.errors import LaconicError
-from laconic.train import Interrupted, make_recipe, train
+from quoth.errors import QuothError
+from quoth.train import Interrupted, make_recipe, train
 from train.heads_material import AT, HEADS, after, answers, as_it_is, frozen_table, head_losses
 from train.material import assert_same_weights
 
@@ -66,7 +66,7 @@ class TestInterrupted:
             train(recipe, tmp_path / "run", device="cpu", tell=after(10))
         path = tmp_path / "run/frozen/epoch-0/checkpoints/step-00000010/state.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "encoder": "0" * 64}))
-        with pytest.raises(LaconicError, match="the encoder has changed since it was written; use another --out"):
+        with pytest.raises(QuothError, match="the encoder has changed since it was written; use another --out"):
             train(recipe, tmp_path / "run", device="cpu")
 
 
@@ -76,7 +76,7 @@ def processes():
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["laconic.train"])
+    context.set_forkserver_preload(["quoth.train"])
     yield context
     if before is None:
         del os.environ["OMP_NUM_THREADS"]

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from laconic.encoder import load
-from laconic.heads import ClassHead, SpanHead
-from laconic.tune import apply
+from quoth.encoder import load
+from quoth.heads import ClassHead, SpanHead
+from quoth.tune import apply
 from tiny import batch, hugging_face, random_windows
 
 

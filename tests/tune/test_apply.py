@@ -5,10 +5,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, Model, Shape, load
-from laconic.heads import ClassHead, SpanHead
-from laconic.tune import (
+from quoth import QuothError
+from quoth.encoder import Encoder, Model, Shape, load
+from quoth.heads import ClassHead, SpanHead
+from quoth.tune import (
     TUNINGS,
     Adapters,
     BitFit,
@@ -106,7 +106,7 @@ class TestTables:
         ],
     )
     def test_that_are_wrong(self, table, line):
-        with pytest.raises(LaconicError, match=line) as caught:
+        with pytest.raises(QuothError, match=line) as caught:
             build_tuning(table)
         assert "\n" not in str(caught.value)
 
@@ -143,27 +143,27 @@ class TestRefusals:
     @pytest.mark.parametrize("tuning", [Freeze(5), Adapters(2, layers=5)])
     def test_more_layers_than_there_are(self, tuning):
         model = self.model()
-        with pytest.raises(LaconicError, match="layers is 5, but this encoder has 4 layers; choose 0 to 4"):
+        with pytest.raises(QuothError, match="layers is 5, but this encoder has 4 layers; choose 0 to 4"):
             apply(model, tuning)
         assert installed(model) is None
         assert model.tuning is None
 
     @pytest.mark.parametrize("tuning", [Freeze(1), Adapters(2, layers=3)])
     def test_some_of_the_layers_of_a_tied_encoder(self, tuning):
-        with pytest.raises(LaconicError, match="4 layers of this encoder share their weights; choose 0 or 4"):
+        with pytest.raises(QuothError, match="4 layers of this encoder share their weights; choose 0 or 4"):
             apply(self.model(tied=True), tuning)
 
     @pytest.mark.parametrize(("first", "found"), [(Adapters(2), "adapters"), (LoRA(2), "LoRA")])
     @pytest.mark.parametrize("second", [Adapters(3), LoRA(3), Freeze(1), Full()])
     def test_a_second_tuning_over_inserted_modules(self, first, found, second):
         model = apply(self.model(), first)
-        with pytest.raises(LaconicError, match=f"has {found} already, so {second.kind} cannot be applied"):
+        with pytest.raises(QuothError, match=f"has {found} already, so {second.kind} cannot be applied"):
             apply(model, second)
         assert model.tuning == first
         assert apply(model, first) is model  # the same one goes on
 
     def test_merging_nothing(self):
-        with pytest.raises(LaconicError, match="no LoRA to merge"):
+        with pytest.raises(QuothError, match="no LoRA to merge"):
             merge(self.model())
 
 

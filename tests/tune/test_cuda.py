@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from laconic.encoder import Encoder, Model, Shape, Style, load, save
-from laconic.heads import SpanHead
-from laconic.tune import Adapters, BitFit, Freeze, LoRA, Shelf, apply, trained
+from quoth.encoder import Encoder, Model, Shape, Style, load, save
+from quoth.heads import SpanHead
+from quoth.tune import Adapters, BitFit, Freeze, LoRA, Shelf, apply, trained
 from tiny import batch, random_windows
 
 pytestmark = [

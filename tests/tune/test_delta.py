@@ -14,10 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, Model, Shape, load, save
-from laconic.heads import ClassHead, SpanHead
-from laconic.tune import Adapters, BitFit, Freeze, Full, LoRA, apply, merge, trained, weights_hash
+from quoth import QuothError
+from quoth.encoder import Encoder, Model, Shape, load, save
+from quoth.heads import ClassHead, SpanHead
+from quoth.tune import Adapters, BitFit, Freeze, Full, LoRA, apply, merge, trained, weights_hash
 
 ALL_TARGETS = ("query", "key", "value", "output", "up", "down")
 DELTAS = (
@@ -47,7 +47,7 @@ def same(model, again, packed):
 
 
 def description(folder, **changes):
-    path = folder / "laconic.json"
+    path = folder / "quoth.json"
     value = json.loads(path.read_text())
     if changes:
         path.write_text(json.dumps({**value, **changes}))
@@ -55,7 +55,7 @@ def description(folder, **changes):
 
 
 def refused(folder, line, **options):
-    with pytest.raises(LaconicError, match=line) as caught:
+    with pytest.raises(QuothError, match=line) as caught:
         load(folder, **options)
     assert "\n" not in str(caught.value)
 
@@ -67,7 +67,7 @@ class TestThereAndBack:
     def test_a_delta(self, tuning, family, head, tune, bases, packed, tmp_path):
         model = tune(family, tuning, head=head)
         save(model, tmp_path / "tuned")
-        assert sorted(p.name for p in (tmp_path / "tuned").iterdir()) == ["delta.safetensors", "laconic.json"]
+        assert sorted(p.name for p in (tmp_path / "tuned").iterdir()) == ["delta.safetensors", "quoth.json"]
         assert load_file(tmp_path / "tuned/delta.safetensors").keys() == set(trained(model))
         value = description(tmp_path / "tuned")
         assert value["base"] == {"source": str(bases / family), "sha256": weights_hash(load(bases / family))}
@@ -85,7 +85,7 @@ class TestThereAndBack:
     def test_a_whole_model(self, tuning, family, tune, packed, tmp_path):
         model = tune(family, tuning)
         save(model, tmp_path / "tuned")
-        assert sorted(p.name for p in (tmp_path / "tuned").iterdir()) == ["laconic.json", "model.safetensors"]
+        assert sorted(p.name for p in (tmp_path / "tuned").iterdir()) == ["model.safetensors", "quoth.json"]
         again = load(tmp_path / "tuned")
         same(model, again, packed)
         assert (again.tuning, again.base) == (tuning, None)
@@ -120,7 +120,7 @@ class TestThereAndBack:
         save(model, tmp_path / "old")
         value = description(tmp_path / "old")
         assert value.pop("tuning") is None
-        (tmp_path / "old/laconic.json").write_text(json.dumps(value))
+        (tmp_path / "old/quoth.json").write_text(json.dumps(value))
         same(model, load(tmp_path / "old"), packed)
 
     @pytest.mark.parametrize("family", ["bert", "electra"])
@@ -186,7 +186,7 @@ class TestGoingOn:
         save(model, tmp_path / "second")
         assert sum(t.numel() for t in load_file(tmp_path / "second/delta.safetensors").values()) < 700
         same(model, load(tmp_path / "second"), packed)
-        with pytest.raises(LaconicError, match="the base of this model lies there"):
+        with pytest.raises(QuothError, match="the base of this model lies there"):
             save(model, tmp_path / "first")
         same(model, load(tmp_path / "second"), packed)
         merged = outputs(merge(load(tmp_path / "second")), packed)
@@ -236,7 +236,7 @@ class TestWrongBase:
             tuned,
             rf"its base {tmp_path}/base \(sha256 {sha}…\) cannot be opened "
             rf"\({tmp_path}/base: no such file or folder\); name its new place "
-            rf"by base= of load, or as base.source in {tuned}/laconic.json",
+            rf"by base= of load, or as base.source in {tuned}/quoth.json",
         )
         again = load(tuned, base=tmp_path / "moved")
         same(expected, again, packed)
@@ -253,8 +253,8 @@ class TestWrongBase:
         shutil.copytree(bases / "bert", repo / "snapshots" / ("0" * 40))
         code = """
 import shutil, sys
-from laconic.encoder import load, save
-from laconic.tune import Adapters, apply, weights_hash
+from quoth.encoder import load, save
+from quoth.tune import Adapters, apply, weights_hash
 model = apply(load("someone/tiny-bert"), Adapters(4))
 save(model, sys.argv[1])
 assert weights_hash(load(sys.argv[1])) == weights_hash(model)
@@ -323,8 +323,8 @@ class TestDamaged:
             ({"base": {"source": "x"}}, "a delta needs an object with source and sha256"),
             ({"tuning": None}, "tuning is missing, which a delta needs"),
             ({"tuning": "adapters"}, "tuning is 'adapters'; it must be an object with a kind"),
-            ({"tuning": {"kind": "magic"}}, "laconic.json: tuning: kind 'magic' is unknown"),
-            ({"tuning": {"kind": "freeze", "layers": 9}}, "laconic.json: tuning: layers is 9, but this encoder has 3"),
+            ({"tuning": {"kind": "magic"}}, "quoth.json: tuning: kind 'magic' is unknown"),
+            ({"tuning": {"kind": "freeze", "layers": 9}}, "quoth.json: tuning: layers is 9, but this encoder has 3"),
             ({"tuning": {"kind": "freeze", "layers": 1}}, "has no place"),
         ],
     )
@@ -339,7 +339,7 @@ class TestDamaged:
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
         try:
-            with pytest.raises(LaconicError, match=rf"^{tuned}/delta.safetensors: could not be written \(.*large") as e:
+            with pytest.raises(QuothError, match=rf"^{tuned}/delta.safetensors: could not be written \(.*large") as e:
                 save(model, tuned)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -1,4 +1,4 @@
-"""Delta folders from outside: `laconic inspect`, `laconic evaluate`, a reader."""
+"""Delta folders from outside: `quoth inspect`, `quoth evaluate`, a reader."""
 
 import json
 import os
@@ -9,17 +9,17 @@ import sys
 import pytest
 import torch
 
-from laconic.answer import Reader
-from laconic.encoder import load, open_checkpoint, save
-from laconic.encoder.runner import TorchRunner
-from laconic.hub import find_model
-from laconic.tune import Adapters, LoRA, apply
+from quoth.answer import Reader
+from quoth.encoder import load, open_checkpoint, save
+from quoth.encoder.runner import TorchRunner
+from quoth.hub import find_model
+from quoth.tune import Adapters, LoRA, apply
 
 
 class TestCommands:
-    def laconic(self, *arguments):
+    def quoth(self, *arguments):
         environment = {**os.environ, "COLUMNS": "200"}
-        command = [sys.executable, "-m", "laconic", *map(str, arguments)]
+        command = [sys.executable, "-m", "quoth", *map(str, arguments)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
         assert result.returncode == 0, result.stderr
         return result.stdout
@@ -33,7 +33,7 @@ class TestCommands:
         model = tune("bert", tuning, source=tmp_path / "base")
         save(model, tmp_path / "tuned")
         for found in (True, False):
-            facts = json.loads(self.laconic("inspect", tmp_path / "tuned", "--json"))
+            facts = json.loads(self.quoth("inspect", tmp_path / "tuned", "--json"))
             assert facts["parameters"] == sum(value.numel() for value in model.parameters())
             assert facts["parts"][part] == count
             assert facts["tuning"] == tuning.to_json()
@@ -43,14 +43,14 @@ class TestCommands:
             if found:
                 assert facts["bytes"]["stored"] == 4 * facts["parameters"]
                 (tmp_path / "base").rename(tmp_path / "moved")
-        shown = self.laconic("inspect", tmp_path / "tuned")
+        shown = self.quoth("inspect", tmp_path / "tuned")
         assert f"tuning: {tuning.kind} (" in shown
         assert "which is not there" in shown
 
     def test_operations_of_adapters_are_counted(self, tune, tmp_path):
         """Two matrices of 4 × 24, 2 operations a weight, in two adapters of one layer that is run three times."""
         save(tune("albert", Adapters(4)), tmp_path / "tuned")
-        facts = json.loads(self.laconic("inspect", tmp_path / "tuned", "--json"))
+        facts = json.loads(self.quoth("inspect", tmp_path / "tuned", "--json"))
         plain = open_checkpoint(tmp_path / "tuned").shape.flops(384)
         assert facts["flops"]["per_token"] == plain + 6 * 2 * (2 * 4 * 24)
 
@@ -58,8 +58,8 @@ class TestCommands:
         save(tune("bert", Adapters(4)), tmp_path / "tuned")
         code = (
             "import sys; sys.modules['torch'] = None\n"
-            f"sys.argv = ['laconic', 'inspect', {str(tmp_path / 'tuned')!r}]\n"
-            "from laconic.cli import main; main()"
+            f"sys.argv = ['quoth', 'inspect', {str(tmp_path / 'tuned')!r}]\n"
+            "from quoth.cli import main; main()"
         )
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
         assert "adapters" in result.stdout, result.stderr
@@ -84,6 +84,6 @@ class TestCommands:
         paragraphs = [{"context": asked["context"], "qas": [question]}]
         squad = {"version": "v2.0", "data": [{"title": "Lives", "paragraphs": paragraphs}]}
         (tmp_path / "squad.json").write_text(json.dumps(squad))
-        facts = json.loads(self.laconic("evaluate", tmp_path / "squad.json", "--model", tmp_path / "tuned", "--json"))
+        facts = json.loads(self.quoth("evaluate", tmp_path / "squad.json", "--model", tmp_path / "tuned", "--json"))
         assert facts["cost"]["parameters"] == sum(value.numel() for value in model.parameters())
         assert facts["cost"]["bytes"] == (tmp_path / "tuned/delta.safetensors").stat().st_size

@@ -9,10 +9,10 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from laconic import LaconicError
-from laconic.encoder import load, save, save_hugging_face
-from laconic.heads import ClassHead, SpanHead
-from laconic.tune import Adapter, Adapters, Freeze, LoRA, LoRALinear, apply, installed, merge, save_peft
+from quoth import QuothError
+from quoth.encoder import load, save, save_hugging_face
+from quoth.heads import ClassHead, SpanHead
+from quoth.tune import Adapter, Adapters, Freeze, LoRA, LoRALinear, apply, installed, merge, save_peft
 from tiny import STEMS, batch, hugging_face, random_windows, split
 
 LENGTHS = (9, 40, 3)
@@ -250,17 +250,17 @@ class TestPeft:
 
     def test_other_tunings_are_refused(self, bases, tmp_path):
         model = load(bases / "bert")
-        with pytest.raises(LaconicError, match="only LoRA can be saved for peft; this model has no tuning"):
+        with pytest.raises(QuothError, match="only LoRA can be saved for peft; this model has no tuning"):
             save_peft(model, tmp_path / "x")
         for tuning in (Freeze(1), Adapters(4)):
-            with pytest.raises(LaconicError, match=f"this model has tuning {tuning.kind}"):
+            with pytest.raises(QuothError, match=f"this model has tuning {tuning.kind}"):
                 save_peft(apply(copy.deepcopy(model), tuning), tmp_path / "x")
         assert not (tmp_path / "x").exists()
 
 
 def test_transformers_has_no_place_for_what_was_put_in(bases, tmp_path):
-    for tuning, line in ((Adapters(4), "save as a Laconic folder"), (LoRA(), r"merge it first \(laconic.tune.merge\)")):
-        with pytest.raises(LaconicError, match=line):
+    for tuning, line in ((Adapters(4), "save as a Quoth folder"), (LoRA(), r"merge it first \(quoth.tune.merge\)")):
+        with pytest.raises(QuothError, match=line):
             save_hugging_face(apply(load(bases / "bert"), tuning), tmp_path / "x")
     assert not (tmp_path / "x").exists()
     save_hugging_face(apply(load(bases / "bert"), Freeze(1)), tmp_path / "x")  # a frozen model is a plain one

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from laconic import LaconicError
-from laconic.encoder import Encoder, Model, load, save
-from laconic.heads import ClassHead, SpanHead
-from laconic.tune import Adapters, BitFit, Freeze, Full, LoRA, Shelf, apply, merge, weights_hash
+from quoth import QuothError
+from quoth.encoder import Encoder, Model, load, save
+from quoth.heads import ClassHead, SpanHead
+from quoth.tune import Adapters, BitFit, Freeze, Full, LoRA, Shelf, apply, merge, weights_hash
 from tiny import batch, random_windows
 
 TUNINGS = {
@@ -122,9 +122,9 @@ class TestSwapping:
         assert shelf.active is None
         assert shelf.model.head is None
         assert shelf.names == ["adapters", "frozen", "bits"]
-        with pytest.raises(LaconicError, match="'lora' is not on the shelf; there are: adapters, frozen, bits"):
+        with pytest.raises(QuothError, match="'lora' is not on the shelf; there are: adapters, frozen, bits"):
             shelf.use("lora")
-        with pytest.raises(LaconicError, match="'lora' is not on the shelf"):
+        with pytest.raises(QuothError, match="'lora' is not on the shelf"):
             shelf.remove("lora")
         shelf.add("lora", shop[0] / "lora")
         shelf.use("lora")
@@ -149,9 +149,9 @@ class TestRefusals:
         model = load(base)
         with torch.no_grad():
             model.encoder.layers[0].up.bias[0] += 1e-6
-        with pytest.raises(LaconicError, match=r"was trained on a base with sha256 \w{12}…, but this one has \w{12}…$"):
+        with pytest.raises(QuothError, match=r"was trained on a base with sha256 \w{12}…, but this one has \w{12}…$"):
             Shelf(model).add("x", root / "adapters")
-        with pytest.raises(LaconicError, match="was trained on a base"):
+        with pytest.raises(QuothError, match="was trained on a base"):
             Shelf(load(bases / "roberta")).add("x", root / "adapters")
 
     def test_whole_models(self, shop, tmp_path):
@@ -159,16 +159,16 @@ class TestRefusals:
         model.head = SpanHead(24)
         save(apply(model, Full()), tmp_path / "full")
         for folder in (tmp_path / "full", shop[1]):
-            with pytest.raises(LaconicError, match="holds a whole model, not a delta"):
+            with pytest.raises(QuothError, match="holds a whole model, not a delta"):
                 Shelf(load(shop[1])).add("x", folder)
 
     def test_a_name_that_is_taken(self, shop):
         shelf = full_shelf(shop)
-        with pytest.raises(LaconicError, match="'lora' is on the shelf already"):
+        with pytest.raises(QuothError, match="'lora' is on the shelf already"):
             shelf.add("lora", shop[0] / "lora")
 
     def test_a_tuned_model_is_no_base(self, shop):
-        with pytest.raises(LaconicError, match="this model has adapters already; load its base"):
+        with pytest.raises(QuothError, match="this model has adapters already; load its base"):
             Shelf(load(shop[0] / "adapters"))
 
     def test_a_damaged_delta_leaves_the_shelf_as_it_was(self, shop, tmp_path):
@@ -176,7 +176,7 @@ class TestRefusals:
         path = tmp_path / "damaged/delta.safetensors"
         path.write_bytes(path.read_bytes()[:-9])
         shelf = Shelf(load(shop[1]))
-        with pytest.raises(LaconicError, match="truncated"):
+        with pytest.raises(QuothError, match="truncated"):
             shelf.add("x", tmp_path / "damaged")
         assert shelf.names == []
 

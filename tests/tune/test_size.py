@@ -4,9 +4,9 @@ import shutil
 
 import torch
 
-from laconic.encoder import Encoder, Model, Shape, load, save
-from laconic.heads import SpanHead
-from laconic.tune import Adapters, apply
+from quoth.encoder import Encoder, Model, Shape, load, save
+from quoth.heads import SpanHead
+from quoth.tune import Adapters, apply
 
 
 def test_l0_a64_of_bert_base_is_ten_megabytes(tmp_path):

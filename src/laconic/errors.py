@@ -1,5 +1,0 @@
-"""The one error that means "the user can mend this": a single line that names the culprit and what to do."""
-
-
-class LaconicError(ValueError):
-    """A mistake in the input. The command line prints it as one line and exits with code 2."""

@@ -1,0 +1,67 @@
+"""All the ways in which transformers' old question-answering pipeline could be handed its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quoth.errors import QuothError
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A question and the text it is asked of."""
+
+    question: str
+    context: str
+
+
+def old_pairs(args: tuple[Any, ...], question: Any, context: Any, old: dict[str, Any]) -> tuple[list[Pair], bool]:
+    """The pairs of a call, and whether a single result is to be returned (one pair, however it was given).
+
+    Taken: question= and context=, each a text or a list; one or more dicts or lists of dicts as arguments; `data=` and
+    `X=`, which are removed from `old`.
+    """
+    given = [*args, *(old.pop(name) for name in ("X", "data") if name in old)]
+    if given and (question is not None or context is not None):
+        raise QuothError("give either question= and context=, or dicts with these keys, not both")
+    if not given:
+        given = [_combine(question, context)]
+    pairs: list[Pair] = []
+    for item in given:
+        several = isinstance(item, Sequence) and not isinstance(item, str)
+        pairs.extend(_pair(one, i) for i, one in enumerate(item if several else [item]))
+    if not pairs:
+        raise QuothError("no question was given")
+    return pairs, len(pairs) == 1
+
+
+def _combine(question: Any, context: Any) -> list[Any]:
+    if question is None or context is None:
+        raise QuothError("a reader needs question= and context=, or dicts with these keys")
+    if isinstance(question, str):
+        if not isinstance(context, str):
+            raise QuothError("one question was given with several contexts: give a question for each")
+        return [{"question": question, "context": context}]
+    questions = list(question)
+    contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+    if len(questions) != len(contexts):
+        raise QuothError(f"{len(questions)} questions and {len(contexts)} contexts do not pair up")
+    return [{"question": q, "context": c} for q, c in zip(questions, contexts)]
+
+
+def _pair(item: Any, number: int) -> Pair:
+    if isinstance(item, Mapping):
+        values = {name: item.get(name) for name in ("question", "context")}
+    else:  # transformers' SquadExample, or anything alike
+        values = {
+            "question": getattr(item, "question_text", getattr(item, "question", None)),
+            "context": getattr(item, "context_text", getattr(item, "context", None)),
+        }
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise QuothError(f"input {number}: {name} is {type(value).__name__}, not a text")
+        if not value:
+            raise QuothError(f"input {number}: {name} is empty")
+    return Pair(str(values["question"]), str(values["context"]))

@@ -1,0 +1,271 @@
+"""`Reader`: questions and texts in, answers in the words of the text out.
+
+    reader = Reader.load()                                        # the embedded one; or a folder, or a hub id
+    reader(question="Who wrote it?", context="Plutarch wrote it.")  # {"score": …, "start": …, "end": …, "answer": …}
+
+Calling a reader is calling transformers' old question-answering pipeline: the same arguments, the same keys, the
+same answers. `decode` answers whole datasets by Devlin's rule, and `search` asks one question of many texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from quoth.answer.batched import over_windows
+from quoth.answer.decode import Decoded, Rule, decode
+from quoth.answer.old_inputs import Pair, old_pairs
+from quoth.answer.pipeline_rule import pipeline_answers
+from quoth.answer.search import READ, Found, Hit, find
+from quoth.answer.silence import Silence, stored_silence
+from quoth.answer.spans import Answer, SpanLogits
+from quoth.errors import QuothError
+from quoth.files import read_json
+from quoth.hub import ONNX, ModelFiles, find_model
+from quoth.text import Question, Tokens, Windows, make_windows
+from quoth.text.packed import Packed
+
+GROUP = 2048  # questions of one call that are windowed and answered together: bounds memory for any number of them
+
+Progress = Callable[[int, int], None]
+
+
+class Runner(Protocol):
+    """What a reader needs of a model: span logits of a packed batch, (T,) each, and its limits."""
+
+    longest: int
+    budget: int
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters it has."""
+
+    def flops(self, length: int) -> int | None:
+        """Operations of a window of `length` tokens, if known."""
+
+    def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end logits of a packed batch."""
+
+
+class Reader:
+    """An extractive reader: a tokenizer and a model that gives span logits."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        tokens: Tokens,
+        *,
+        max_length: int = 384,
+        step: int = 128,
+        question_limit: int = 64,
+        silence: Silence | None = None,
+        source: str = "",
+    ) -> None:
+        self.runner = runner
+        self.tokens = tokens
+        self.max_length = min(max_length, runner.longest)
+        self.step = step
+        self.question_limit = question_limit
+        self.silence = silence or Silence()
+        self.source = source
+
+    @classmethod
+    def load(
+        cls, source: str | Path | None = None, *, device: str | None = None, precision: str | None = None
+    ) -> Reader:
+        """Load a reader from a Quoth folder (of an ensemble too), a Hugging Face folder or a hub id.
+
+        source: left out, or the word "embedded", it is the reader that ships with Quoth (`find_model`)
+        device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32" or "bf16"; by default bf16 on a
+        GPU that has it. Checkpoints of other families than Quoth's five are run by transformers, if installed.
+        The folder's threshold for "no answer", if it keeps one, is the reader's `silence`.
+        """
+        files = find_model(source)
+        tokens = Tokens.load(_tokenizer_folder(files))
+        silence = stored_silence(files)
+        runner = _runner(files, device, precision)
+        return cls(runner, tokens, **window_settings(files), silence=silence, source=files.source)
+
+    def __call__(
+        self,
+        *args: Any,
+        question: str | list[str] | None = None,
+        context: str | list[str] | None = None,
+        top_k: int = 1,
+        doc_stride: int | None = None,
+        max_answer_len: int = 15,
+        max_seq_len: int | None = None,
+        max_question_len: int | None = None,
+        handle_impossible_answer: bool = False,
+        align_to_words: bool = True,
+        **old: Any,
+    ) -> Any:
+        """Answer as transformers' old pipeline did: `{"score", "start", "end", "answer"}`, or lists of them.
+
+        question and context: a text or a list of texts each; one context may serve many questions. Or, as the first
+        argument, a dict with both keys, or a list of such dicts.
+        doc_stride is the *overlap* of two windows, as it was there. max_question_len was ignored there by every fast
+        tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
+        by length.
+        """
+        pairs, single = old_pairs(args, question, context, old)
+        length = min(max_seq_len or self.max_length, self.runner.longest)
+        overlap = min(length // 2, 128) if doc_stride is None else doc_stride
+        top_k = old.pop("topk", top_k)
+        if old:
+            raise QuothError(f"unknown argument {next(iter(old))!r} to a reader")
+        results: list[Any] = []
+        for first in range(0, len(pairs), GROUP):
+            group = pairs[first : first + GROUP]
+            windows = make_windows(
+                _questions(group), self.tokens, max_length=length, question_limit=None, overlap=overlap
+            )
+            answers = pipeline_answers(
+                windows,
+                self.logits(windows),
+                [pair.context for pair in group],
+                windows.words if align_to_words else None,
+                top_k=top_k,
+                max_answer_tokens=max_answer_len,
+                no_answer=handle_impossible_answer,
+            )
+            results.extend([_old(answer) for answer in found] for found in answers)
+        shaped = [found[0] if len(found) == 1 else found for found in results]
+        return shaped[0] if single else shaped
+
+    def logits(self, windows: Windows, progress: Progress | None = None) -> SpanLogits:
+        """Span logits of all windows, computed in batches of similar length. (T,) float32 each."""
+        found = over_windows(windows, self.runner.budget, self.runner, progress)
+        start, end = found or (np.empty(0, np.float32),) * 2  # there were no windows
+        return SpanLogits(start, end)
+
+    def decode(
+        self,
+        questions: Sequence[Question],
+        *,
+        n_best: int = 20,
+        max_answer_tokens: int = 30,
+        rule: Rule = "devlin",
+        step: int | None = None,
+        question_limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Decoded:
+        """The n best answers to each question of a dataset, each beside "no answer", as run_squad gives them."""
+        windows = self.windows(questions, step=step, question_limit=question_limit)
+        logits = self.logits(windows, progress)
+        contexts, ids = [q.context for q in questions], [q.id for q in questions]
+        return decode(windows, logits, contexts, n_best=n_best, max_answer_tokens=max_answer_tokens, rule=rule, ids=ids)
+
+    def windows(
+        self, questions: Sequence[Question], *, step: int | None = None, question_limit: int | None = None
+    ) -> Windows:
+        """The windows that `decode` runs; by default with the settings that the model was trained with."""
+        return make_windows(
+            questions,
+            self.tokens,
+            max_length=self.max_length,
+            question_limit=self.question_limit if question_limit is None else question_limit,
+            step=self.step if step is None else step,
+        )
+
+    def find(
+        self,
+        question: str,
+        documents: Sequence[str],
+        *,
+        top: int = 1,
+        threshold: float | None = None,
+        read: int = READ,
+        max_answer_tokens: int = 30,
+        step: int | None = None,
+        progress: Progress | None = None,
+    ) -> Found:
+        """The best answers to one question over several texts of any length, how sure they are, how much was read.
+
+        - threshold: "no answer" wins if it is ahead by more; left out, that of the model folder, else 0
+        - read: how many stretches of the texts are read at most, chosen by BM25; 0: all of them
+        """
+        return find(
+            self,
+            question,
+            documents,
+            top=top,
+            threshold=threshold,
+            read=read,
+            max_answer_tokens=max_answer_tokens,
+            step=step,
+            progress=progress,
+        )
+
+    def search(self, question: str, documents: Sequence[str], **settings: Any) -> list[Hit]:
+        """The answers alone of `find`, best first; none if "no answer" wins."""
+        return self.find(question, documents, **settings).hits
+
+
+def _questions(pairs: Sequence[Pair]) -> list[Question]:
+    return [Question(str(i), pair.question, pair.context, ()) for i, pair in enumerate(pairs)]
+
+
+def _old(answer: Answer) -> dict[str, Any]:
+    return {"score": answer.score, "start": answer.start, "end": answer.end, "answer": answer.text}
+
+
+def _runner(files: ModelFiles, device: str | None, precision: str | None) -> Runner:
+    source = files.source
+    exported = files.description.parent / ONNX
+    if files.weights[0].name == ONNX or (exported.is_file() and find_spec("torch") is None):
+        return _onnx_runner(source, exported, device, precision)
+    from quoth.encoder.families import FAMILIES
+
+    description = read_json(files.description)
+    known = isinstance(description, dict) and description.get("model_type") in FAMILIES
+    if files.description.name == "config.json" and not known:
+        from quoth.answer.foreign import TransformersRunner
+
+        return TransformersRunner(source, device, precision)
+    try:
+        from quoth.encoder import load
+        from quoth.encoder.ensemble import load_ensemble
+        from quoth.encoder.runner import TorchRunner
+    except ImportError:
+        raise QuothError(f"{source}: to run it Quoth needs torch; pip install 'quoth[train]'") from None
+    if files.members:
+        return load_ensemble(source, device, precision)
+    return TorchRunner(load(source), device, precision)
+
+
+def _onnx_runner(source: str, path: Path, device: str | None, precision: str | None) -> Runner:
+    from quoth.deploy.onnx_runner import OnnxRunner
+
+    if device not in (None, "cpu") or precision not in (None, "fp32"):
+        raise QuothError(
+            f"{source}: is run by onnxruntime on the CPU as it was exported; leave out device and precision"
+        )
+    runner = OnnxRunner(path)
+    if runner.task != "span":
+        raise QuothError(f"{source}: has no span head, so it cannot answer questions; export one that has")
+    return runner
+
+
+def _tokenizer_folder(files: ModelFiles) -> Path:
+    if not files.tokenizer:
+        raise QuothError(f"{files.source}: has no tokenizer; tokenizer.json should lie beside the weights")
+    return files.tokenizer[0].parent
+
+
+def window_settings(files: ModelFiles) -> dict[str, int]:
+    """The settings of the windows that a model was trained with, if its folder says so; an ensemble has one for all."""
+    files = files.members[0] if files.members else files
+    kept = read_json(files.description).get("windows") if files.description.name == "quoth.json" else None
+    return dict(kept) if isinstance(kept, dict) else {"max_length": _max_length(files)}
+
+
+def _max_length(files: ModelFiles) -> int:
+    """384 tokens a window, or what the tokenizer's own settings allow, as in the old pipeline."""
+    settings = next((path for path in files.tokenizer if path.name == "tokenizer_config.json"), None)
+    limit = read_json(settings).get("model_max_length") if settings else None
+    return int(min(limit, 384)) if isinstance(limit, int | float) and limit > 0 else 384

@@ -1,0 +1,72 @@
+"""The command line: one file per verb, and a verb is a typed function."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from quoth._version import __version__
+from quoth.errors import QuothError
+
+app = typer.Typer(
+    name="quoth",
+    help="Short answers from small models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+VERBS = (
+    "ask",
+    "answer",
+    "score",
+    "evaluate",
+    "negatives",
+    "train",
+    "prune",
+    "ensemble",
+    "analyse",
+    "inspect",
+    "export",
+    "build",
+)
+
+for _verb in VERBS:
+    app.command(_verb)(getattr(import_module(f"quoth.cli.{_verb}"), _verb))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"quoth {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def quoth(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Short answers from small models."""
+
+
+def main() -> None:
+    """Run the command line: a user's mistake is one line on stderr and exit code 2."""
+    try:
+        app()
+    except QuothError as error:
+        print(f"quoth: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:
+        # The reader of our output went away (`quoth … | head`): nobody is left to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:  # a full disk, a folder without permission: files are atomic, so nothing is half-written
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"quoth: {where}{error.strerror or error}", file=sys.stderr)
+        raise SystemExit(2) from None

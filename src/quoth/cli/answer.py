@@ -1,0 +1,85 @@
+"""`quoth answer`: a whole dataset, into a predictions file."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quoth.answer import Decoded
+from quoth.cli.common import (
+    AnswerTokens,
+    AsJson,
+    Data,
+    Device,
+    Model,
+    Precision,
+    RuleName,
+    Threshold,
+    check_rule,
+    load_reader,
+    progress,
+    read_dataset,
+    threshold_for,
+)
+from quoth.errors import QuothError
+from quoth.files import write_json
+
+
+def answer(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Where the predictions go, {id: text}.")],
+    model: Model = None,
+    nbest: Annotated[Path | None, typer.Option(help="Write the best answers of each question here too.")] = None,
+    na_probs: Annotated[Path | None, typer.Option(help="Write null − best of each question here, for `score`.")] = None,
+    threshold: Threshold = None,
+    top: Annotated[int, typer.Option(help="How many answers --nbest keeps.", min=1)] = 20,
+    max_answer_tokens: AnswerTokens = 30,
+    rule: RuleName = "devlin",
+    device: Device = None,
+    precision: Precision = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer every question of a dataset; `quoth score` takes what this writes.
+
+    Questions of SQuAD 1.1 always get an answer; those of 2.0 get "" where "no answer" wins.
+    """
+    chosen = check_rule(rule)
+    _check_place(out, nbest, na_probs)
+    dataset = read_dataset(data)
+    reader = load_reader(model, device, precision)
+    with progress("answering") as tell:
+        decoded = reader.decode(
+            dataset.questions, n_best=top, max_answer_tokens=max_answer_tokens, rule=chosen, progress=tell
+        )
+    limit = threshold_for(reader, dataset, threshold, chosen)
+    ids = [question.id for question in dataset.questions]
+    predictions = dict(zip(ids, decoded.predictions(limit)))
+    write_json(out, predictions)
+    if na_probs:
+        write_json(na_probs, dict(zip(ids, decoded.finite_margins())))
+    if nbest:
+        write_json(nbest, {id: _nbest(decoded, i, limit) for i, id in enumerate(ids)})
+    silent = sum(not text for text in predictions.values())
+    facts = {
+        "questions": len(ids),
+        "no_answer": silent,
+        "threshold": None if math.isinf(limit) else limit,
+        "out": str(out),
+    }
+    print(json.dumps(facts) if as_json else f"{len(ids):,} questions, {silent:,} without an answer: {out}")
+
+
+def _nbest(decoded: Decoded, i: int, threshold: float) -> list[dict[str, Any]]:
+    return [asdict(answer) for answer in decoded.answers(i, threshold)]
+
+
+def _check_place(*paths: Path | None) -> None:
+    """Refuse a place that cannot be written before the model runs, not after."""
+    for path in paths:
+        if path is not None and path.is_dir():
+            raise QuothError(f"{path}: is a folder; name a file to write to")

@@ -1,0 +1,119 @@
+"""`quoth ask`: one question, answered from a user's own texts."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from quoth.answer.search import READ, Found, Hit
+from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, load_reader, progress
+from quoth.errors import QuothError
+from quoth.text.documents import Document, read_documents
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="What you want to know.")],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE | FOLDER | -]…", help="Where to look; - is standard input.")
+    ] = None,
+    model: Model = None,
+    top: Annotated[int, typer.Option(help="How many answers to show.", min=1)] = 1,
+    threshold: Threshold = None,
+    read: Annotated[
+        int, typer.Option(help="Of long texts read this many stretches, those nearest to the question; 0: all.", min=0)
+    ] = READ,
+    device: Device = None,
+    precision: Precision = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question from text files: the answer, its sentence, where it stands, and how sure the reader is."""
+    if not question.strip():
+        raise QuothError("the question is empty")
+    if threshold is not None and math.isnan(threshold):
+        raise QuothError("--threshold nan: give a number (inf: never silent)")
+    if not texts and (sys.stdin is None or sys.stdin.isatty()):
+        raise QuothError("say where to look: a file, a folder, or - for standard input")
+    documents, notes = read_documents(texts or ["-"])
+    for note in notes:
+        print(f"quoth: {note}; left out", file=sys.stderr)
+    reader = load_reader(model, device, precision)
+    with progress("reading") as tell:
+        contents = [document.text for document in documents]
+        found = reader.find(question, contents, top=top, threshold=threshold, read=read, progress=tell)
+    if found.read < found.stretches:
+        print(
+            f"quoth: read {found.read:,} of {found.stretches:,} stretches, those nearest to the question; "
+            "--read 0 reads all",
+            file=sys.stderr,
+        )
+    summary = _summary(question, found, documents)
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False, indent=2))
+    else:
+        _show(summary, 1 - float(reader.silence.calibration.probability(found.threshold)))
+
+
+def _summary(question: str, found: Found, documents: Sequence[Document]) -> dict[str, Any]:
+    """The best answer and its score, or null and the score of "no answer"; then all of them, or the one refused."""
+    answers = [_facts(hit, documents[hit.document]) for hit in found.hits]
+    return {
+        "question": question,
+        "answer": answers[0]["answer"] if answers else None,
+        "score": answers[0]["score"] if answers else found.no_answer,
+        "no_answer": not answers,
+        "null_minus_best": found.null_minus_best if math.isfinite(found.null_minus_best) else None,
+        "threshold": found.threshold if math.isfinite(found.threshold) else None,
+        "read": found.read,
+        "stretches": found.stretches,
+        "answers": answers,
+        "refused": _facts(found.refused, documents[found.refused.document]) if found.refused else None,
+    }
+
+
+def _facts(hit: Hit, document: Document) -> dict[str, Any]:
+    first, past = document.sentence(hit.answer.start, hit.answer.end)
+    return {
+        "answer": hit.answer.text,
+        "score": hit.probability,
+        "file": document.name,
+        "start": hit.answer.start,
+        "end": hit.answer.end,
+        "line": document.line(hit.answer.start),
+        "sentence": document.text[first:past],
+        "sentence_start": first,
+    }
+
+
+def _show(summary: dict[str, Any], needed: float) -> None:
+    """The answers; or "no answer", what was refused, and how to get it. needed: the least score of an answer given."""
+    console = Console(highlight=False, markup=False, soft_wrap=True)  # a file name may have brackets
+    for facts in summary["answers"]:
+        console.print(Text(facts["answer"], style="bold"))
+        _show_place(console, facts)
+    if summary["no_answer"]:
+        console.print(f"No answer in these texts (score {summary['score']:.2f}).")
+    refused = summary["refused"]
+    if refused:
+        console.print(Text(f"Refused: {refused['answer']}", style="dim"))
+        _show_place(console, refused)
+        enough = math.ceil(10 * summary["null_minus_best"]) / 10
+        console.print(
+            f"  given from score {needed:.2f} up; --threshold {enough} gives this one, --threshold inf always one"
+        )
+
+
+def _show_place(console: Console, facts: dict[str, Any]) -> None:
+    """The sentence of an answer with the answer marked, where it stands, and its score."""
+    start, end = facts["start"] - facts["sentence_start"], facts["end"] - facts["sentence_start"]
+    sentence = Text(f"  {facts['sentence']}", style="dim")
+    sentence.stylize("bold not dim underline", start + 2, end + 2)
+    console.print(sentence)
+    where = "standard input" if facts["file"] == "-" else facts["file"]
+    console.print(f"  {where}:{facts['line']}, characters {facts['start']}–{facts['end']}, score {facts['score']:.2f}")

@@ -1,0 +1,61 @@
+"""`quoth build`: a small reader from a pretrained encoder, by one recipe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from quoth.cli.common import AsJson
+from quoth.cli.train import watch
+from quoth.errors import QuothError
+
+
+def build(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .toml file; see docs/deploy.md.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Over the recipe: data.train=train.json …")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/ and the recipe's name.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tune a teacher, cut and distil it, and export it in int8. The reader lies in OUT/model.
+
+    Interrupted at any moment, the same command goes on where it stopped. See docs/deploy.md.
+    """
+    try:
+        from quoth.deploy import stages
+    except ModuleNotFoundError as error:
+        raise QuothError(f"building needs {error.name}: pip install 'quoth[export]'") from None
+    made = stages.read_build_recipe(recipe, words or [])
+    run = out or Path("runs") / Path(recipe).stem
+    with watch() as tell:
+        facts = stages.build_reader(made, run, device=device, tell=tell)
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show(facts, run)
+
+
+def _show(facts: dict[str, Any], run: Path) -> None:
+    table = Table("", "parameters", "F1", "with an answer, never silent", "minutes")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    quality = facts["quality"]
+    rows = [
+        (name, stage["parameters"], stage["quality"].get("best_f1"), stage["quality"].get("spoken_f1"))
+        for name, stage in facts["stages"].items()
+    ]
+    rows.append(("quantise", facts["parameters"], quality["f1"], quality["spoken_f1"]))
+    for name, parameters, *scores in rows:
+        shown = ("" if score is None else f"{score:.2f}" for score in scores)
+        table.add_row(name, f"{parameters:,}", *shown, f"{facts['seconds'][name] / 60:.1f}")
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("F1 at the best threshold, which the reader keeps")
+    console.print(f"{run / 'model'}, {facts['exported']['int8_bytes'] / 1e6:.1f} MB", markup=False, soft_wrap=True)

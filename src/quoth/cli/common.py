@@ -1,0 +1,71 @@
+"""What several verbs share: the reader they load, and the bar that shows how far they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, cast, get_args
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from quoth.answer.decode import Rule
+from quoth.answer.reader import Progress as Tell
+from quoth.answer.reader import Reader
+from quoth.answer.silence import Silence
+from quoth.errors import QuothError
+from quoth.text import Dataset, read
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="SQuAD .json, .jsonl, .csv (also .gz), or a hub dataset.")]
+Threshold = Annotated[
+    float | None, typer.Option(help="Silent if null − best is above it; by default the model's own, else 0.")
+]
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", help="A folder or a hub id; by default embedded, the reader that ships.")
+]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")]
+Precision = Annotated[str | None, typer.Option(help="fp32 or bf16; by default bf16 on a GPU that has it, else fp32.")]
+AnswerTokens = Annotated[int, typer.Option(help="How many tokens an answer may have.", min=1)]
+RuleName = Annotated[str, typer.Option(help="devlin, probability or bertvision.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def load_reader(model: str | None, device: str | None, precision: str | None) -> Reader:
+    """The reader of `--model`, by default the embedded one."""
+    return Reader.load(model, device=device, precision=precision)
+
+
+def read_dataset(path: str) -> Dataset:
+    """Read questions, and tell on stderr what was found wrong with them."""
+    dataset = read(path)
+    for line in dataset.report.lines():
+        print(line, file=sys.stderr)
+    if not dataset.questions:
+        raise QuothError(f"{path}: has no questions")
+    return dataset
+
+
+def threshold_for(reader: Reader, dataset: Dataset, given: float | None, rule: Rule) -> float:
+    """The threshold given, else the reader's own, which is one of Devlin's scores, else 0; 1.1 is never silent."""
+    if given is not None:
+        return given
+    return (reader.silence if rule == "devlin" else Silence()).limit(dataset.version)
+
+
+def check_rule(rule: str) -> Rule:
+    """The decoding rule of this name."""
+    if rule not in get_args(Rule):
+        raise QuothError(f"--rule {rule}: choose {', '.join(get_args(Rule))}")
+    return cast(Rule, rule)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Tell]:
+    """A bar on stderr, for people: nothing is drawn where stderr is not a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,162 @@
+"""`quoth evaluate`: answer a dataset, score the answers, and say what they cost."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from quoth.answer import area_under_risk_coverage, expected_calibration_error, fit_calibration, risk_coverage
+from quoth.answer.decode import Decoded, decode
+from quoth.answer.reader import Reader
+from quoth.answer.silence import check_storable, store_silence
+from quoth.cli.common import (
+    AnswerTokens,
+    AsJson,
+    Data,
+    Device,
+    Model,
+    Precision,
+    RuleName,
+    Threshold,
+    check_rule,
+    load_reader,
+    progress,
+    read_dataset,
+    threshold_for,
+)
+from quoth.embedded import is_embedded
+from quoth.errors import QuothError
+from quoth.hub import find_model
+from quoth.score import Cost, bootstrap, span_quality
+from quoth.score.thresholds import Choices, choices, cross_fitted, fit_silence
+from quoth.text import Dataset, Windows
+
+
+def evaluate(
+    data: Data,
+    model: Model = None,
+    threshold: Threshold = None,
+    store_threshold: Annotated[
+        bool, typer.Option("--store-threshold", help="Fit the threshold on DATA and keep it in the model folder.")
+    ] = False,
+    max_answer_tokens: AnswerTokens = 30,
+    rule: RuleName = "devlin",
+    device: Device = None,
+    precision: Precision = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a dataset and score it by the official rule; with --json the official keys, and the cost under `cost`."""
+    chosen = check_rule(rule)
+    dataset = read_dataset(data)
+    if store_threshold:
+        _check_store(dataset, model, threshold, chosen)
+    reader = load_reader(model, device, precision)
+    begin = time.perf_counter()
+    with progress("answering") as tell:
+        windows = reader.windows(dataset.questions)
+        logits = reader.logits(windows, tell)
+        contexts, ids = [q.context for q in dataset.questions], [q.id for q in dataset.questions]
+        decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=chosen, ids=ids)
+    seconds = time.perf_counter() - begin
+    these = choices(dataset.questions, decoded)
+    if store_threshold:
+        reader.silence = fit_silence(these, Path(data).name)
+        store_silence(reader.source, reader.silence)
+    facts = _scores(dataset, decoded, threshold_for(reader, dataset, threshold, chosen), these)
+    facts["stored"] = reader.silence.to_json() if store_threshold else None
+    facts["cost"] = _cost(reader, windows, len(dataset), seconds)
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show(facts)
+
+
+def _check_store(dataset: Dataset, model: str | None, threshold: float | None, rule: str) -> None:
+    """Refuse what could not be stored before the model runs, not after."""
+    if threshold is not None or rule != "devlin":
+        raise QuothError("--store-threshold fits a threshold of Devlin's rule: leave out --threshold and --rule")
+    if dataset.version == "1.1":
+        raise QuothError(f"{dataset.report.source}: every question has an answer, so no threshold can be fitted on it")
+    if model is None or is_embedded(model):
+        raise QuothError(
+            "--store-threshold: the embedded reader keeps its own; name the folder with --model that is to keep it"
+        )
+    check_storable(model)
+
+
+def _scores(dataset: Dataset, decoded: Decoded, threshold: float, these: Choices) -> dict[str, Any]:
+    scored, summary = span_quality(dataset, decoded, threshold)
+    facts = {**summary, "interval": _intervals(scored.exact, scored.f1)}
+    if dataset.version == "1.1":
+        return facts
+    margins = np.array(decoded.finite_margins())
+    calibration = fit_calibration(margins, ~scored.has_answer)
+    silence = calibration.probability(margins)
+    coverage, risk = risk_coverage(np.maximum(silence, 1 - silence), scored.f1)
+    return {
+        **facts,
+        "cross_fitted": cross_fitted(dataset.questions, these),
+        "calibration": {
+            "temperature": calibration.temperature,
+            "expected_calibration_error": expected_calibration_error(silence, ~scored.has_answer),
+            "area_under_risk_coverage": area_under_risk_coverage(coverage, risk),
+        },
+    }
+
+
+def _intervals(exact: np.ndarray, f1: np.ndarray) -> dict[str, list[float]]:
+    found = {"exact": bootstrap(exact), "f1": bootstrap(f1)}
+    return {name: [100 * interval.low, 100 * interval.high] for name, interval in found.items()}
+
+
+def _cost(reader: Reader, windows: Windows, questions: int, seconds: float) -> dict[str, Any]:
+    flops = [reader.runner.flops(int(length)) for length in windows.lengths]
+    known = [value for value in flops if value is not None]
+    weights = find_model(reader.source).weights
+    cost = Cost(
+        parameters=reader.runner.parameters,
+        bytes=sum(path.stat().st_size for path in weights),
+        questions=questions,
+        seconds=seconds,
+        flops_per_question=sum(known) / questions if known else None,
+    )
+    return cost.to_dict()
+
+
+def _show(facts: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    table = Table("", "exact", "F1", "questions")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, prefix in (("all", ""), ("with an answer", "HasAns_"), ("without", "NoAns_")):
+        if f"{prefix}f1" in facts:
+            exact, f1, total = (facts[f"{prefix}{key}"] for key in ("exact", "f1", "total"))
+            table.add_row(name, f"{exact:.2f}", f"{f1:.2f}", f"{total:,}")
+    console.print(table)
+    low, high = facts["interval"]["f1"]
+    console.print(f"95 % interval of F1: {low:.2f} to {high:.2f}")
+    if "best_f1" in facts:
+        _show_thresholds(console, facts)
+    cost = facts["cost"]
+    console.print(
+        f"{cost['questions_per_second']:.1f} questions/s, {cost['parameters']:,} parameters, "
+        f"{cost['bytes'] / 1e6:.1f} MB; {cost['hardware']['cpu']}"
+    )
+
+
+def _show_thresholds(console: Console, facts: dict[str, Any]) -> None:
+    used = "never silent" if facts["threshold"] is None else f"silent above {facts['threshold']:.3f}"
+    console.print(f"{used}; best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
+    crossed = facts["cross_fitted"]
+    if crossed:
+        halves = " and ".join(f"{half['f1']:.2f} at {half['threshold']:.3f}" for half in crossed["halves"])
+        console.print(f"each half of the articles at the other's threshold: F1 {crossed['f1']:.2f} ({halves})")
+    if facts["stored"]:
+        console.print("the threshold was fitted on these very questions and is kept in the model folder")

@@ -1,0 +1,53 @@
+"""`quoth export`: a model for onnxruntime, which answers without torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from quoth.cli.common import AsJson, read_dataset
+from quoth.embedded import ONLY_ANSWERS, is_embedded
+from quoth.errors import QuothError
+
+
+def export(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder or a hub id; also of an ensemble.")],
+    to: Annotated[Path, typer.Option(help="The folder to write.")],
+    int8: Annotated[bool, typer.Option("--int8", help="Weights and embeddings in 8 bits.")] = False,
+    data: Annotated[str | None, typer.Option(help="Questions to compare on, and to take F1 of.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as ONNX, compared with torch before it is accepted; the folder answers without torch."""
+    if is_embedded(model):
+        raise QuothError(ONLY_ANSWERS)
+    try:
+        from quoth.deploy.export import export as write
+    except ModuleNotFoundError as error:
+        raise QuothError(f"export needs {error.name}: pip install 'quoth[export]'") from None
+    found = asdict(write(model, to, int8=int8, data=read_dataset(data) if data else None))
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(
+        f"fp32: {found['bytes'] / 1e6:.1f} MB, logits within {found['difference']:.1e} of torch's{_f1(found['f1'])}"
+    )
+    if found["int8_bytes"]:
+        console.print(
+            f"int8: {found['int8_bytes'] / 1e6:.1f} MB, logits within {found['int8_difference']:.2g} of torch's, "
+            f"of which the largest is {found['largest_logit']:.2g}{_f1(found['int8_f1'])}"
+        )
+    console.print(f"written to {found['folder']}", markup=False)
+
+
+def _f1(value: float | None) -> str:
+    return "" if value is None else f"; F1 {value:.2f}"

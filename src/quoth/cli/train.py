@@ -1,0 +1,132 @@
+"""`quoth train`: run a recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from quoth.cli.common import AsJson
+from quoth.errors import QuothError
+from quoth.score.quality import NAMES
+
+if TYPE_CHECKING:
+    from quoth.train.log import Status, Tell
+
+PAUSE = 30.0  # seconds between two lines of progress where stderr is no terminal
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .toml file; see docs/train.md.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Over the recipe: optimisation.rate=1e-4 …")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/ and the recipe's name.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a reader by a recipe. Interrupted at any moment, the same command goes on where it stopped."""
+    try:
+        from quoth import train as room
+    except ModuleNotFoundError as error:
+        raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'") from None
+    made = room.read_recipe(recipe, words or [])
+    run = out or Path("runs") / Path(recipe).stem
+    with watch() as tell:
+        facts = room.train(made, run, device=device, tensorboard=tensorboard, tell=tell)
+    if not facts:  # a process beside the main one
+        return
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        _show(facts, run)
+
+
+@contextmanager
+def watch() -> Iterator[Tell]:
+    """Show how a run gets on. If it is interrupted, say so and end with the exit code of the signal."""
+    from quoth.train import Interrupted
+
+    try:
+        with _lines() as tell:
+            yield tell
+    except Interrupted as stopped:
+        print(f"quoth: {stopped}", file=sys.stderr)
+        raise SystemExit(128 + stopped.signal) from None
+
+
+@contextmanager
+def _lines() -> Iterator[Tell]:
+    """A live line on a terminal; elsewhere a plain line every half minute and for each evaluation."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal or os.environ.get("RANK", "0") != "0":  # of several processes one has something to tell
+        last = time.monotonic()
+
+        def plain(news: Status | str) -> None:
+            nonlocal last
+            if isinstance(news, str) or time.monotonic() - last > PAUSE:
+                last = time.monotonic()
+                print(news if isinstance(news, str) else _line(news), file=sys.stderr, flush=True)
+
+        yield plain
+        return
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=console, transient=True) as bar:
+        task = bar.add_task("getting ready", total=None)
+
+        def live(news: Status | str) -> None:
+            if isinstance(news, str):
+                console.print(news)
+            else:
+                bar.update(task, completed=news.step, total=news.steps, description=_line(news))
+
+        yield live
+
+
+def _line(status: Status) -> str:
+    left = time.strftime("%H:%M:%S", time.gmtime(status.seconds_left))
+    return (
+        f"epoch {status.epoch:.2f}, step {status.step:,} of {status.steps:,}, loss {status.loss:.4f}, "
+        f"{status.windows_per_second:,.0f} windows/s, {left} left"
+    )
+
+
+def _show(facts: dict[str, Any], run: Path) -> None:
+    table = Table("", "", show_header=False, box=None)
+    quality = facts["quality"]
+    for key, name in NAMES.items():
+        if key in quality:
+            table.add_row(name, f"{quality[key]:.2f}")
+    table.add_row("trainable parameters", f"{facts['trainable_parameters']:,}")
+    table.add_row("all parameters", f"{facts['total_parameters']:,}")
+    table.add_row("training", f"{facts['train_seconds']:.1f} s, {facts['windows_per_second']:,.0f} windows/s")
+    if facts["inference_seconds"] is not None:
+        table.add_row("inference", f"{facts['inference_seconds']:.1f} s for {facts['inference_windows']:,} windows")
+    table.add_row("model", f"{run / 'model'}, {facts['bytes'] / 1e6:.1f} MB")
+    console = Console(highlight=False)
+    console.print(table)
+    if "frozen" in facts:
+        console.print(_heads(facts["frozen"]))
+
+
+def _heads(stages: dict[str, Any]) -> Table:
+    """The heads on frozen states, by the encoder's epoch."""
+    heads = [(epoch, name, head) for epoch, stage in stages.items() for name, head in stage["heads"].items()]
+    keys = [key for key in NAMES if any(key in head["quality"] for _, _, head in heads)]
+    table = Table("epoch", "head", "parameters", *(NAMES[key] for key in keys))
+    for column in (table.columns[0], *table.columns[2:]):
+        column.justify = "right"
+    for epoch, name, head in heads:
+        scores = (f"{head['quality'][key]:.2f}" if key in head["quality"] else "" for key in keys)
+        table.add_row(epoch, name, f"{head['parameters']:,}" if "parameters" in head else "", *scores)
+    return table

@@ -1,0 +1,209 @@
+"""A family is data: reversible name rules, and which config key holds which size.
+
+A rule pairs a module's name in Quoth with its name in Hugging Face's layout; `{i}` stands for a layer's number, and
+`.weight` / `.bias` follow on both sides. The same list serves loading and saving.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.encoder.style import Style
+from quoth.errors import QuothError
+
+Rules = tuple[tuple[str, str], ...]
+
+# Sizes and manners that a config holds, under BERT's keys; a family lists only what it calls otherwise.
+KEYS = {
+    "vocab": "vocab_size",
+    "positions": "max_position_embeddings",
+    "types": "type_vocab_size",
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "ffn": "intermediate_size",
+    "activation": "hidden_act",
+    "eps": "layer_norm_eps",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+
+# Names from before transformers 3, which many checkpoints on the hub still carry.
+LEGACY = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of encoders.
+
+    name: its `model_type`; classes: the stem of its class names in transformers
+    rules: of everything below the family's prefix (`bert.`): encoder and, where there is one, pooler
+    class_rules: of the classification head; class_activation: of that head's own dense layer, None where the head
+    stands on the pooler
+    mlm_rules: of the heads of pre-training, of families whose checkpoints can be read and written with them
+    keys: config keys that differ from BERT's, None for what this family does not have
+    defaults: of style, where the config leaves them out
+    factorised: whether the config has an embedding size of its own; tied: whether layers share their weights
+    """
+
+    name: str
+    classes: str
+    rules: Rules
+    class_rules: Rules
+    class_activation: str | None = None
+    span_rules: Rules = (("head.linear", "qa_outputs"),)
+    mlm_rules: Rules = ()
+    keys: Mapping[str, str | None] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    factorised: bool = False
+    tied: bool = False
+    always_projects: bool = False
+    position_offset: bool = False
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the encoder's names in a checkpoint that has a head."""
+        return f"{self.name}."
+
+    def key(self, name: str) -> str | None:
+        """The config key of a size or manner."""
+        return self.keys.get(name, KEYS[name])
+
+    def to_quoth(self, name: str) -> str | None:
+        """Quoth's name of a tensor in Hugging Face's layout, with or without the prefix; None if it has none."""
+        for old, new in LEGACY:
+            name = name.replace(old, new)
+        for rules in (self.rules, self.span_rules, self.class_rules, self.mlm_rules):
+            bare = name.removeprefix(self.prefix) if rules is self.rules else name
+            for ours, theirs in rules:
+                found = translate(bare, theirs, ours)
+                if found:
+                    return found
+        return None
+
+    def to_hugging_face(self, name: str, head: str | None) -> str:
+        """Hugging Face's name of one of our tensors, in a checkpoint with this kind of head (span, class, mlm)."""
+        for ours, theirs in self.rules:
+            found = translate(name, ours, theirs)
+            if found:
+                return self.prefix + found if head else found
+        for ours, theirs in self.head_rules(head or "span"):
+            found = translate(name, ours, theirs)
+            if found:
+                return found
+        raise QuothError(f"{name} has no place in a Hugging Face checkpoint of family {self.name}")
+
+    def head_rules(self, kind: str | None) -> Rules:
+        """The rules of a kind of head; of those that transformers does not have there are none."""
+        return {"span": self.span_rules, "class": self.class_rules, "mlm": self.mlm_rules}.get(kind or "", ())
+
+    def shape(self, config: Mapping[str, Any]) -> Shape:
+        """The sizes that a Hugging Face config gives."""
+        sizes = {name: self._size(config, name) for name in ("vocab", "positions", "hidden", "layers", "heads", "ffn")}
+        hidden, heads = sizes["hidden"], sizes["heads"]
+        if hidden % heads:
+            raise QuothError(f"{self.key('hidden')} {hidden} is not a multiple of {self.key('heads')} {heads}")
+        layer = LayerShape(heads, hidden // heads, hidden // heads, sizes["ffn"])
+        return Shape(
+            vocab=sizes["vocab"],
+            positions=sizes["positions"],
+            types=self._size(config, "types") if self.key("types") else 0,
+            embedding=int(config.get("embedding_size") or hidden) if self.factorised else hidden,
+            hidden=hidden,
+            layers=(layer,) * sizes["layers"],
+            tied=self.tied,
+            projection=self.always_projects,
+        )
+
+    def style(self, config: Mapping[str, Any]) -> Style:
+        """The manners that a Hugging Face config gives."""
+        values: dict[str, Any] = {}
+        for name in ("activation", "eps", "dropout", "attention_dropout"):
+            key = self.key(name)
+            values[name] = config.get(key, self.defaults.get(name, getattr(Style, name))) if key else None
+        if values["activation"] not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise QuothError(f"{self.key('activation')} {values['activation']!r} is not supported; known: {known}")
+        values["activation"] = ACTIVATIONS[values["activation"]]
+        if values["eps"] is None:
+            values["eps"] = self.defaults["eps"]
+        first = int(config.get("pad_token_id", 1)) + 1 if self.position_offset else 0
+        return Style(first_position=first, **values)
+
+    def config(self, shape: Shape, style: Style) -> dict[str, Any]:
+        """A Hugging Face config of this shape, or an error that says why there can be none."""
+        self.check_expressible(shape)
+        layer = shape.layers[0]
+        names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+        values = {
+            "vocab": shape.vocab,
+            "positions": shape.positions,
+            "types": shape.types,
+            "hidden": shape.hidden,
+            "layers": len(shape.layers),
+            "heads": layer.heads,
+            "ffn": layer.ffn,
+            "activation": names[style.activation],
+            "eps": style.eps,
+            "dropout": style.dropout,
+            "attention_dropout": style.attention_dropout,
+        }
+        config = {self.key(name): value for name, value in values.items() if self.key(name)}
+        if self.factorised:
+            config["embedding_size"] = shape.embedding
+        if self.position_offset:
+            config["pad_token_id"] = style.first_position - 1
+        return {"model_type": self.name, **{str(key): value for key, value in config.items()}}
+
+    def check_expressible(self, shape: Shape) -> None:
+        """Refuse a shape that transformers' class for this family cannot hold, saying why."""
+        layer = shape.layers[0]
+        reasons = [
+            (len(set(shape.layers)) > 1, "its layers differ in size"),
+            (layer.key != layer.value, f"key size {layer.key} differs from value size {layer.value}"),
+            (
+                layer.heads * layer.key != shape.hidden,
+                f"heads × key = {layer.heads} × {layer.key} is not hidden = {shape.hidden}",
+            ),
+            (
+                shape.embedding != shape.hidden and not self.factorised,
+                f"embedding {shape.embedding} differs from hidden {shape.hidden}",
+            ),
+            (shape.tied != self.tied, "its layers are tied" if shape.tied else "its layers are not tied"),
+            (bool(shape.types) != bool(self.key("types")), f"it has {shape.types} token types"),
+            (
+                shape.projection != (self.always_projects or shape.embedding != shape.hidden),
+                "it has a projection after the embeddings",
+            ),
+        ]
+        for wrong, reason in reasons:
+            if wrong:
+                raise QuothError(
+                    f"cannot be saved as a Hugging Face {self.classes} model: {reason}; save it as a Quoth folder"
+                )
+
+    def _size(self, config: Mapping[str, Any], name: str) -> int:
+        key = self.key(name)
+        value = config.get(str(key), 2 if name == "types" else None)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise QuothError(f"{key} is {'missing' if value is None else repr(value)}; it must be a number")
+        return value
+
+
+def translate(name: str, pattern: str, template: str) -> str | None:
+    """`name` rewritten from `pattern` to `template`, or None if it does not match.
+
+    >>> translate("layer.3.output.bias", "layer.{i}.output", "layers.{i}.down")
+    'layers.3.down.bias'
+    """
+    expression = re.escape(pattern).replace(r"\{i\}", r"(?P<i>\d+)") + r"\.(?P<end>weight|bias)"
+    match = re.fullmatch(expression, name)
+    if not match:
+        return None
+    parts = match.groupdict()
+    return template.replace("{i}", parts.get("i", "")) + "." + parts["end"]

@@ -1,0 +1,182 @@
+"""`Shape`: every size of an encoder, as data. Nothing else in Quoth derives one size from another.
+
+The letters are those of schuBERT / optBERT (ACL 2020, table 3): hidden h, and for layer i heads aᵢ, key size kᵢ,
+value size vᵢ, feed-forward size fᵢ. `hidden` need not be a multiple of `heads`, and k ≠ v is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from quoth.errors import QuothError
+from quoth.files import read_json
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """The sizes of one layer: a heads of key size k and value size v, and f feed-forward units."""
+
+    heads: int
+    key: int
+    value: int
+    ffn: int
+
+    def attention_parameters(self, hidden: int) -> int:
+        """Q and K: h·a·k each, V: h·a·v, P: a·v·h, with their biases."""
+        keys, values = self.heads * self.key, self.heads * self.value
+        return 2 * (hidden + 1) * keys + (hidden + 1) * values + (values + 1) * hidden
+
+    def ffn_parameters(self, hidden: int) -> int:
+        """D: h·f and G: f·h, with their biases."""
+        return (hidden + 1) * self.ffn + (self.ffn + 1) * hidden
+
+    def flops(self, hidden: int, length: int) -> int:
+        """Floating-point operations a token, forward, in a window of `length`: 2 a multiply-add.
+
+        Matrix products only (norms, biases, softmax and activations are left out, as is usual):
+        2·(2hak + 2hav + 2hf) + 2·length·a·(k + v).
+        """
+        keys, values = self.heads * self.key, self.heads * self.value
+        products = 2 * hidden * (2 * keys + 2 * values + 2 * self.ffn)
+        return products + 2 * length * (keys + values)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """All sizes of an encoder.
+
+    `tied` says that all layers share one set of weights (ALBERT); then every layer has the same sizes.
+    `projection` says that a linear map leads from embedding size to hidden size: always where these differ,
+    by choice where they do not.
+    """
+
+    vocab: int
+    positions: int
+    types: int
+    embedding: int
+    hidden: int
+    layers: tuple[LayerShape, ...]
+    tied: bool = False
+    projection: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        object.__setattr__(self, "projection", self.projection or self.embedding != self.hidden)
+        for name in ("vocab", "positions", "types", "embedding", "hidden"):
+            _check_size(name, getattr(self, name), least=0 if name == "types" else 1)
+        if not self.layers:
+            raise QuothError("shape: layers is empty; an encoder has at least one layer")
+        for number, layer in enumerate(self.layers):
+            for name in _names(LayerShape):
+                _check_size(f"layers[{number}].{name}", getattr(layer, name), least=1)
+        if self.tied and len(set(self.layers)) > 1:
+            raise QuothError("shape: tied layers share their weights, so all of them must have the same sizes")
+
+    @classmethod
+    def uniform(
+        cls,
+        *,
+        layers: int,
+        hidden: int,
+        heads: int,
+        ffn: int | None = None,
+        vocab: int = 30522,
+        positions: int = 512,
+        types: int = 2,
+        embedding: int | None = None,
+        tied: bool = False,
+    ) -> Shape:
+        """All layers alike, k = v = h / a and f = 4h, as BERT has it; by default BERT's uncased vocabulary."""
+        if hidden % heads:
+            raise QuothError(f"shape: hidden {hidden} is not a multiple of heads {heads}; give LayerShape instead")
+        layer = LayerShape(heads, hidden // heads, hidden // heads, ffn or 4 * hidden)
+        return cls(vocab, positions, types, embedding or hidden, hidden, (layer,) * layers, tied)
+
+    @property
+    def stored_layers(self) -> tuple[LayerShape, ...]:
+        """The layers that have weights of their own: one if tied, else all."""
+        return self.layers[:1] if self.tied else self.layers
+
+    def parameters(self) -> dict[str, int]:
+        """Parameters by part; their sum is the encoder's total, without pooler or head."""
+        table = self.vocab + self.positions + self.types
+        layers = self.stored_layers
+        return {
+            "embeddings": table * self.embedding + 2 * self.embedding,
+            "projection": (self.embedding + 1) * self.hidden if self.projection else 0,
+            "attention": sum(layer.attention_parameters(self.hidden) for layer in layers),
+            "ffn": sum(layer.ffn_parameters(self.hidden) for layer in layers),
+            "norms": 4 * self.hidden * len(layers),
+        }
+
+    def total(self) -> int:
+        """All parameters of embeddings and layers."""
+        return sum(self.parameters().values())
+
+    def flops(self, length: int) -> int:
+        """Forward floating-point operations a token in a window of `length` tokens; a tied layer counts each time."""
+        projection = 2 * self.embedding * self.hidden if self.projection else 0
+        return projection + sum(layer.flops(self.hidden, length) for layer in self.layers)
+
+    def to_json(self) -> dict[str, Any]:
+        """The shape as plain JSON; `from_json` reads it back."""
+        value = asdict(self)
+        value["layers"] = [asdict(layer) for layer in self.layers]
+        if self.projection == (self.embedding != self.hidden):
+            del value["projection"]
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], source: str = "shape") -> Shape:
+        """Read a shape from JSON, naming the key that is missing, unknown or not a size."""
+        if not isinstance(value, Mapping):
+            raise QuothError(f"{source}: a shape is a JSON object, not {type(value).__name__}")
+        _check_keys(value, cls, source, optional={"tied", "projection"})
+        if not isinstance(value["layers"], list):
+            raise QuothError(f"{source}: layers is a list of objects with heads, key, value, ffn")
+        layers = []
+        for number, layer in enumerate(value["layers"]):
+            _check_keys(layer, LayerShape, f"{source}: layers[{number}]")
+            layers.append(LayerShape(**layer))
+        return cls(**{**value, "layers": tuple(layers)})
+
+
+@dataclass(frozen=True)
+class ShapeFile:
+    """What a shape file says: a family's name and the sizes."""
+
+    family: str
+    shape: Shape
+
+
+def read_shape(path: str | Path) -> ShapeFile:
+    """Read `{"family": "bert", "vocab": …, "layers": [{"heads": …, "key": …, "value": …, "ffn": …}, …]}`."""
+    value = read_json(path)
+    if not isinstance(value, dict) or "layers" not in value:
+        raise QuothError(f"{path}: not a shape file (a JSON object with vocab, hidden, layers …)")
+    family = value.pop("family", "bert")
+    return ShapeFile(str(family), Shape.from_json(value, str(path)))
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _check_keys(value: Any, kind: type, source: str, optional: set[str] | None = None) -> None:
+    if not isinstance(value, Mapping):
+        raise QuothError(f"{source}: expected an object with {', '.join(_names(kind))}")
+    known = set(_names(kind))
+    missing = known - value.keys() - (optional or set())
+    if missing:
+        raise QuothError(f"{source}: {', '.join(sorted(missing))} missing")
+    unknown = value.keys() - known
+    if unknown:
+        raise QuothError(f"{source}: unknown key {', '.join(sorted(unknown))}; known: {', '.join(_names(kind))}")
+
+
+def _check_size(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise QuothError(f"shape: {name} is {value!r}; it must be a whole number of at least {least}")

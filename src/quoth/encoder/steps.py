@@ -1,0 +1,127 @@
+"""The steps of a layer that follow a matrix product: activation, dropout, residual sum, LayerNorm.
+
+Written in plain torch; on CUDA in half precision the fused kernels of `quoth.encoder.kernels` take over,
+with the same result.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.errors import QuothError
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+_TRITON = find_spec("triton") is not None
+
+
+def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
+    """activation(W·x + b). x: (T, h) → (T, f), or on a GPU (T, f up to 8) with zeros at the end of each row.
+
+    All our activations keep 0 at 0, so `linear_add_norm` may take the wider rows as they are.
+    """
+    if not fusable(linear):
+        return _activate(linear(x), activation)
+    extra = up_to_8(linear.out_features) - linear.out_features
+    product = F.linear(x, F.pad(linear.weight, (0, 0, 0, extra)) if extra else linear.weight)
+    bias = F.pad(linear.bias, (0, extra)) if extra else linear.bias
+    if _half_on_cuda(product) and activation != "relu":
+        from quoth.encoder.kernels.gelu import bias_gelu
+
+        return bias_gelu(product, bias, activation == "gelu_tanh")
+    return _activate(product + bias, activation)
+
+
+def linear_add_norm(
+    linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float, adapter: Between | None = None
+) -> Tensor:
+    """LayerNorm(residual + dropout(W·x + b)): the end of each half of a layer. x: (T, n), residual: (T, h) → (T, h).
+
+    p is the dropout probability, 0 outside training. An adapter comes after the dropout and before the sum
+    (Houlsby et al. 2019, figure 2).
+    """
+    if adapter is not None:
+        return _add_norm(*adapter.apart(_linear_dropout(linear, x, p)), residual, norm, 0.0)
+    if not fusable(linear):
+        return _add_norm(linear(x[:, : linear.in_features]), None, residual, norm, p)
+    extra = x.shape[1] - linear.in_features
+    product = F.linear(x, F.pad(linear.weight, (0, extra)) if extra else linear.weight)
+    return _add_norm(product, linear.bias, residual, norm, p)
+
+
+class Between(Protocol):
+    """What may stand between a half layer and its residual sum: `quoth.tune.Adapter`."""
+
+    def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x: (T, h) → (T, h) and an offset (h,) still to be added, which costs the sum nothing."""
+
+
+def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    """LayerNorm of x: (T, h) → (T, h). A subclass (`quoth.prune.KeptNorm`) is always called as it is."""
+    one_learns = norm.weight.requires_grad != norm.bias.requires_grad
+    if one_learns and x.is_cuda and torch.is_grad_enabled() and type(norm) is nn.LayerNorm:
+        # torch 2.11 fails in the backward pass of a large batch where the offset alone learns, as in BitFit.
+        return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps) * norm.weight + norm.bias
+    return norm(x)  # type: ignore[no-any-return]
+
+
+def up_to_8(size: int) -> int:
+    """The next multiple of 8: rows of 16 bytes, which fast matrix products in half precision want."""
+    return -(-size // 8) * 8
+
+
+def check_activation(name: str) -> None:
+    """Refuse an activation that no step computes."""
+    if name not in ACTIVATIONS:
+        raise QuothError(f"activation {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+
+
+def fusable(linear: nn.Linear) -> bool:
+    """Whether the bias may be taken out of the product: a plain layer on CUDA with kernels to hand.
+
+    A subclass (LoRA, a quantised layer) computes something else and is always called as it is.
+    """
+    return type(linear) is nn.Linear and have_kernels(linear.weight)
+
+
+def have_kernels(x: Tensor) -> bool:
+    """Whether Triton kernels can run where x lies. Triton comes with torch for CUDA on Linux."""
+    return x.is_cuda and _TRITON
+
+
+def _activate(x: Tensor, activation: str) -> Tensor:
+    if activation == "relu":
+        return F.relu(x)
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
+def _linear_dropout(linear: nn.Linear, x: Tensor, p: float) -> Tensor:
+    """dropout(W·x + b). x: (T, n up to 8) → (T, h)."""
+    x = x[:, : linear.in_features]
+    if p > 0 and fusable(linear):
+        product = F.linear(x, linear.weight)
+        if _half_on_cuda(product):
+            from quoth.encoder.kernels.bias_dropout import bias_dropout
+
+            return bias_dropout(product, linear.bias, p)
+        return F.dropout(product + linear.bias, p)
+    return F.dropout(linear(x), p)
+
+
+def _add_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
+    """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) → (T, h)."""
+    if _half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype and type(norm) is nn.LayerNorm:
+        from quoth.encoder.kernels.add_norm import add_norm
+
+        bias = torch.zeros_like(norm.bias) if bias is None else bias
+        return add_norm(x, bias, residual, norm.weight, norm.bias, norm.eps, p)
+    x = x if bias is None else x + bias
+    return layer_norm(norm, residual + F.dropout(x, p)).to(residual.dtype)
+
+
+def _half_on_cuda(x: Tensor) -> bool:
+    return x.is_cuda and x.element_size() == 2

@@ -1,0 +1,86 @@
+"""Compression of every state (BERTVision calls it an adapter), and the last layer beside it.
+
+Jiang, Benge, King, "BERTVision", §2.3 and figure 1:
+
+    compress(d)         gelu(hₗ·W + b)      one W ∈ ℝʰˣᵈ for all layers: h·d + d parameters
+    compress(d, each)   gelu(hₗ·Wₗ + bₗ)    one for each layer: L·(h·d + d)
+    skip                [h_L, x]            the last state before what was made so far, laid side by side
+
+gelu in its tanh form. Down only: no way up again and no sum, unlike Houlsby's adapter. On one state (pooled before,
+say), compress is a dense layer. For classes with the pooler's output as one more channel, skip takes that channel, as
+the authors' code does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.heads.step import Form, Here, Value, by_layer, draw, fusable, need_layers, pieces
+
+
+class Compress(nn.Module):
+    """`compress(size)` or `compress(size, each)`."""
+
+    def __init__(self, form: Form, size: int, weights: str) -> None:
+        super().__init__()
+        self.form = replace(form, width=size)
+        layers = (need_layers("compress with weights for each layer", form),) if weights == "each" else ()
+        self.weight = draw(torch.empty(*layers, size, form.width))
+        self.bias = nn.Parameter(torch.zeros(*layers or (1,), size).flatten())  # a vector: what is one does not decay
+
+    def forward(self, x: Tensor, here: Here) -> Value:
+        """(layers, T, f) → (layers, T, size); or (T, f) → (T, size)."""
+        size = self.form.width
+        extra = -size % 8  # tensor cores want rows of a multiple of 8
+        weight: Tensor = F.pad(self.weight, (0, 0, 0, extra)) if extra else self.weight
+        bias = self.bias.unflatten(0, (-1, size))
+        if weight.ndim == 3:
+            products = torch.bmm(x, weight.transpose(1, 2))
+        else:
+            products = by_layer(x, weight) if x.ndim == 3 else F.linear(x, weight)
+        found = Compressed(products, bias)
+        return found if fusable(products) and self.form.outputs == 2 else found.now()
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """gelu(products + bias), not yet computed.
+
+    products: (layers, T, size up to 8), or (T, size up to 8); bias: (1 or layers, size)
+    """
+
+    products: Tensor
+    bias: Tensor
+
+    @property
+    def features(self) -> int:
+        """Of a token, all layers side by side."""
+        return (len(self.products) if self.products.ndim == 3 else 1) * self.bias.shape[-1]
+
+    def now(self) -> Tensor:
+        """(layers, T, size) or (T, size)."""
+        bias = self.bias.unsqueeze(1) if self.products.ndim == 3 else self.bias
+        return F.gelu(self.products[..., : bias.shape[-1]] + bias.to(self.products.dtype), approximate="tanh")
+
+    def linear(self, weight: Tensor) -> Tensor:
+        """A dense layer to two logits, in one pass over the products. weight: (2, features) → (T, 2)."""
+        from quoth.heads.kernels.gelu_linear import gelu_linear
+
+        products = self.products if self.products.ndim == 3 else self.products.unsqueeze(0)
+        return gelu_linear(products, self.bias, weight.unflatten(1, (len(products), -1)))
+
+
+class Skip(nn.Module):
+    """`skip`: the last state beside what was made so far."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        self.form = replace(form, layers=None, width=form.hidden + form.flat)
+
+    def forward(self, x: Value, here: Here) -> Value:
+        """(layers, T, f) or (T, f) → (T, hidden + all of it), in pieces."""
+        return (here.last, *pieces(x))

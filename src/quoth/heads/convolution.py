@@ -1,0 +1,102 @@
+"""Convolutions over (tokens, features): the 1×N and the N×N CNN.
+
+Jiang, Benge, King, "BERTVision", §2.4: a window's states are an image of n tokens × f features with the layers as its
+channels (one channel, if they were pooled before); the token axis keeps its length. The paper gives the share of
+BERT-large that each head's parameters make and no sizes; these are ours, within 3 % of it:
+
+    cnn(1xN)   along the features only: 1×16 → 48, 1×8 → 128, 1×8 → 256 filters
+    cnn(NxN)   1×1, 3×3, 5×5 and 7×7 → 26 filters each, at every 4th feature; 3×8 → 128; 1×8 → 384
+
+relu after each, steps as wide as filters of 8 and 16, zeros outside the window; what is left of the features
+lies side by side, then dropout. dilation=d: the first filters of 1×N take every d-th feature (d of them interleaved,
+so that each feature is still read once). For classes the image is one token high, and so are all filters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.errors import QuothError
+from quoth.heads.image import draw_filters, filters, make_image
+from quoth.heads.step import Form, Here, Step
+
+WIDTH = 8
+FIRST = 16  # the width of the first filters of 1×N
+
+
+def cnn(form: Form, filters: str, dilation: int, dropout: float) -> Step:
+    """`cnn(1xN)` or `cnn(NxN)`."""
+    if filters == "1xN":
+        return FeatureCNN(form, dilation, dropout)
+    if dilation != 1:
+        raise QuothError("head: cnn(NxN) takes no dilation; cnn(1xN, dilation=…) does")
+    return TokenCNN(form, dropout)
+
+
+class FeatureCNN(nn.Module):
+    """`cnn(1xN)`. Filters go in steps of their own width: a convolution is one matrix product of what lies there."""
+
+    def __init__(self, form: Form, dilation: int, dropout: float) -> None:
+        super().__init__()
+        self.dilation, self.dropout = dilation, dropout
+        self.first = nn.Linear(FIRST * (form.layers or 1), 48)
+        self.second, self.third = nn.Linear(WIDTH * 48, 128), nn.Linear(WIDTH * 128, 256)
+        for layer in (self.first, self.second, self.third):
+            draw_filters(layer)
+        left = _places(_places(_places(form.width, FIRST * dilation) * dilation, WIDTH), WIDTH)
+        self.form = replace(form, layers=None, width=left * 256)
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(layers, T, f) or (T, f) → (T, features)."""
+        x = x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1)  # (T, layers, f)
+        x = F.relu(self.first(_patches(_fill_up(x, 2, FIRST * self.dilation), self.dilation)))
+        for layer in (self.second, self.third):
+            x = F.relu(layer(_fill_up(x, 1, WIDTH).unflatten(1, (-1, WIDTH)).flatten(2)))
+        return F.dropout(x.flatten(1), self.dropout, self.training)
+
+
+class TokenCNN(nn.Module):
+    """`cnn(NxN)`: a token sees up to 4 tokens to each side."""
+
+    def __init__(self, form: Form, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.bank = nn.ModuleList(filters(form, form.layers or 1, 26, (n, n), 4, bias=True) for n in (1, 3, 5, 7))
+        self.second = filters(form, 104, 128, (3, WIDTH), WIDTH, bias=True)
+        self.third = filters(form, 128, 384, (1, WIDTH), WIDTH, bias=True)
+        left = _places(_places(_places(form.width, 4), WIDTH), WIDTH)
+        self.form = replace(form, layers=None, width=left * 384)
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(layers, T, f) or (T, f) → (T, features)."""
+        image = make_image(x, here.packed)
+        y = torch.cat([conv(image.pixels) for conv in self.bank], 1).contiguous(memory_format=torch.channels_last)
+        y = F.relu(image.between(y))
+        y = F.relu(self.second(_fill_up(y, 3, WIDTH)))
+        y = F.relu(self.third(_fill_up(y, 3, WIDTH)))  # one row high: what lies between windows has no effect
+        return F.dropout(image.tokens(y).flatten(1), self.dropout, self.training)
+
+
+def _patches(x: Tensor, dilation: int) -> Tensor:
+    """What each of the first filters sees: (T, layers, f) → (T, places, layers · width)."""
+    if dilation == 1 and x.is_cuda and x.element_size() == 2 and x.is_contiguous() and not x.requires_grad:
+        wide = x.view(torch.complex128).unflatten(2, (-1, FIRST // 8)).transpose(1, 2)  # 16 bytes move at once
+        seen: Tensor = wide.flatten(2).view(x.dtype)
+    else:
+        seen = x.unflatten(2, (-1, FIRST, dilation)).permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2)
+    return seen
+
+
+def _places(features: int, step: int) -> int:
+    """How many steps it takes to see all features."""
+    return -(-features // step)
+
+
+def _fill_up(x: Tensor, axis: int, multiple: int) -> Tensor:
+    """Zeros at the end of an axis, up to a multiple."""
+    missing = -x.shape[axis] % multiple
+    return F.pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, missing)) if missing else x

@@ -1,0 +1,167 @@
+"""Attention over layers: for each token and each query, its own mixture of the layers.
+
+Silva, "Intermediate Pretrained Contextual Embedding Models", §3.2 and §3.3. The queries q are the vectors S and E of
+the span head (for classes, the vector of each class); h₁ … h_L are the states of one token:
+
+    logit = q·T' + b_q      T' = Σᵢ wᵢ hᵢ
+    attend(weighted)        wᵢ = γ_q · w_qᵢ, learned                           2·(L + 1) parameters for spans
+    attend(dot)             wᵢ = softmaxᵢ(q·hᵢ)                                none of its own
+    attend(multiplicative)  wᵢ = softmaxᵢ(q·W·hᵢ)                              H², one W for all queries
+    attend(encoder)         T' = LN(z + B·gelu(A·z)),  z = LN(q + O·attention(q; h₁ … h_L))     a block, shared
+
+Since q·T' = Σᵢ wᵢ (q·hᵢ), the first three need no T': a layer costs a few dot products. The encoder block is BERT's,
+heads of about 64, without dropout; the residual on q is our reading. Its query is the same for all tokens, so that
+keys and values are never made: (K·h)·(Q·q) = h·(Kᵀ·Q·q), and Σᵢ wᵢ·V·hᵢ = V·Σᵢ wᵢ·hᵢ. The bias of K, which is the same
+for all layers and so nothing to a softmax over them, is left out: 12·H² + 12·H parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from quoth.heads.step import Form, Here, Step, by_layer, need_layers
+
+SIGMA = 0.02  # BERT's
+
+
+class Queries(nn.Module):
+    """One vector and one bias for each logit, as in a linear head."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__()
+        self.layers = need_layers("attend", form)
+        self.form = replace(form, layers=None, width=form.outputs)
+        self.query = _normal(form.outputs, form.width)
+        self.bias = nn.Parameter(torch.zeros(form.outputs))
+
+
+class Weighted(Queries):
+    """`attend(weighted)`. w begins at 1 / L and γ at 1: the mean of the layers."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__(form)
+        self.weight = nn.Parameter(torch.full((form.outputs * self.layers,), 1 / self.layers))
+        self.scale = nn.Parameter(torch.ones(form.outputs))
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(L, T, f) → (T, outputs)."""
+        return _mix(self.weights(x), by_layer(x, self.query)) + self.bias
+
+    def weights(self, x: Tensor) -> Tensor:
+        """What each layer counts, for every token the same: (L, 1, outputs)."""
+        weights: Tensor = self.weight.unflatten(0, (-1, self.layers)).T * self.scale
+        return weights.unsqueeze(1)
+
+
+class Dot(Queries):
+    """`attend(dot)`."""
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(L, T, f) → (T, outputs)."""
+        products = by_layer(x, self.query)
+        return _mix(_softmax(products), products) + self.bias
+
+    def weights(self, x: Tensor) -> Tensor:
+        """What each layer counts: (L, T, outputs)."""
+        return _softmax(by_layer(x, self.query))
+
+
+class Multiplicative(Queries):
+    """`attend(multiplicative)`."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__(form)
+        self.weight = _normal(form.width, form.width)
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(L, T, f) → (T, outputs)."""
+        both = torch.cat([self.query @ self.weight, self.query])
+        keys, products = by_layer(x, both).chunk(2, -1)
+        return _mix(_softmax(keys), products) + self.bias
+
+    def weights(self, x: Tensor) -> Tensor:
+        """What each layer counts: (L, T, outputs)."""
+        return _softmax(by_layer(x, self.query @ self.weight))
+
+
+class EncoderBlock(Queries):
+    """`attend(encoder)`."""
+
+    def __init__(self, form: Form) -> None:
+        super().__init__(form)
+        size = form.width
+        self.heads = next(n for n in range(max(1, size // 64), 0, -1) if size % n == 0)
+        self.to_query, self.to_value, self.output = (nn.Linear(size, size) for _ in range(3))
+        self.to_key = nn.Linear(size, size, bias=False)
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+        for linear in (self.to_query, self.to_key, self.to_value, self.output, self.up, self.down):
+            nn.init.normal_(linear.weight, std=SIGMA)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(size, 1e-12), nn.LayerNorm(size, 1e-12)
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(L, T, f) → (T, outputs)."""
+        from quoth.encoder.steps import linear_activate, linear_add_norm  # the encoder's room imports this one
+
+        attended = self._attend(x)
+        queries = self.query.to(attended.dtype).unsqueeze(1).expand_as(attended).flatten(0, 1)
+        z = linear_add_norm(self.output, attended.flatten(0, 1), queries, self.attention_norm, 0.0)
+        mixed = linear_add_norm(self.down, linear_activate(self.up, z, "gelu"), z, self.ffn_norm, 0.0)
+        logits = torch.bmm(mixed.view_as(attended), self.query.to(mixed.dtype).unsqueeze(2)).squeeze(2)
+        return logits.T + self.bias
+
+    def weights(self, x: Tensor) -> Tensor:
+        """What each layer counts, the mean over heads: (L, T, outputs)."""
+        mean: Tensor = self._weights(x).unflatten(2, (-1, self.heads)).mean(-1)
+        return mean
+
+    def _weights(self, x: Tensor) -> Tensor:
+        """(L, T, f) → (L, T, outputs·heads)."""
+        size = x.shape[-1] // self.heads
+        queries = self.to_query(self.query).unflatten(-1, (self.heads, 1, size)) * size**-0.5
+        keys = self.to_key.weight.unflatten(0, (self.heads, size))
+        return _softmax(by_layer(x, (queries @ keys).flatten(0, 2)))
+
+    def _attend(self, x: Tensor) -> Tensor:
+        """For each query and head the values of the mixed states. x: (L, T, f) → (outputs, T, f)."""
+        weights = self._weights(x).permute(1, 2, 0).to(x.dtype).contiguous()  # a token's lie side by side
+        states = x.transpose(0, 1)
+        projections = self.to_value.weight.unflatten(0, (self.heads, -1)).transpose(1, 2)
+        found = []
+        for of_one in weights.split(self.heads, 1):
+            mixed = torch.bmm(of_one, states)  # (T, heads, f)
+            values = torch.bmm(mixed.transpose(0, 1), projections)  # (heads, T, f / heads)
+            found.append(values.transpose(0, 1).flatten(1))
+        return torch.stack(found) + self.to_value.bias.to(found[0].dtype)
+
+
+ATTENTIONS: dict[str, Callable[[Form], Step]] = {
+    "weighted": Weighted,
+    "dot": Dot,
+    "multiplicative": Multiplicative,
+    "encoder": EncoderBlock,
+}
+
+
+def attend(form: Form, how: str) -> Step:
+    """`attend(weighted)`, `attend(dot)`, `attend(multiplicative)` or `attend(encoder)`."""
+    return ATTENTIONS[how](form)
+
+
+def _normal(*size: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.normal_(torch.empty(*size), std=SIGMA))
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Over layers; in half precision computed and left in fp32. (L, T, k) → (L, T, k)."""
+    return scores.softmax(0, dtype=torch.float32 if scores.dtype in (torch.bfloat16, torch.float16) else None)
+
+
+def _mix(weights: Tensor, products: Tensor) -> Tensor:
+    """Σᵢ wᵢ·(q·hᵢ). Both (L, T, k), the weights perhaps (L, 1, k) → (T, k)."""
+    return (weights * products).sum(0)

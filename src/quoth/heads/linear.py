@@ -1,0 +1,84 @@
+"""Linear heads: the ones that BERT and its family were published with.
+
+Spans (Devlin et al. 2019, §4.2):   sₖ = S·hₖ + b_s,  eₖ = E·hₖ + b_e  for each token k of the last layer
+Classes (the same, §4.1):           C·pool(h_CLS) + b, where pool is a dense layer and an activation, or nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.errors import QuothError
+from quoth.heads.head import Task
+from quoth.text.packed import Packed
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
+
+
+class SpanHead(nn.Module):
+    """Start and end logits of every token from the last layer: 2·(h + 1) parameters."""
+
+    task: Task = "span"
+    reads: tuple[int, ...] = (-1,)
+    pooled = False
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(hidden, 2)
+        _initialise(self)
+
+    def forward(self, states: Sequence[Tensor], packed: Packed[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """One state of (T, h) → start logits (T,), end logits (T,)."""
+        start, end = self.linear(states[-1]).unbind(-1)
+        return start, end
+
+    def to_json(self) -> dict[str, Any]:
+        """What a model folder says of this head; see `build_head`."""
+        return {"kind": "span"}
+
+
+class ClassHead(nn.Module):
+    """Class logits of each window from its first token.
+
+    With an `activation` the head has a dense layer (h → h) of its own, as in RoBERTa, DistilBERT and ELECTRA.
+    With `pooled` it reads what the encoder's pooler made of the first token, as in BERT and ALBERT. With neither it
+    is C·h_CLS + b.
+    """
+
+    task: Task = "class"
+    reads: tuple[int, ...] = (-1,)
+
+    def __init__(self, hidden: int, labels: int, activation: str | None = None, *, pooled: bool = False) -> None:
+        super().__init__()
+        if activation is not None and activation not in ACTIVATIONS:
+            raise QuothError(f"head: activation {activation!r} is unknown; one of {', '.join(ACTIVATIONS)} is wanted")
+        self.dense = nn.Linear(hidden, hidden) if activation else None
+        self.linear = nn.Linear(hidden, labels)
+        self.activation = activation
+        self.pooled = pooled
+        _initialise(self)
+
+    def forward(self, first: Sequence[Tensor]) -> Tensor:
+        """The state of each window's first token (or the pooler's output), last of (n, h) → (n, labels)."""
+        x = first[-1]
+        if self.dense is not None and self.activation is not None:
+            x = ACTIVATIONS[self.activation](self.dense(x))
+        return self.linear(x)  # type: ignore[no-any-return]
+
+    def to_json(self) -> dict[str, Any]:
+        """What a model folder says of this head; see `build_head`."""
+        labels = self.linear.out_features
+        return {"kind": "class", "labels": labels, "activation": self.activation, "pooled": self.pooled}
+
+
+def _initialise(head: nn.Module) -> None:
+    """BERT's: weights normal with σ = 0.02, biases 0."""
+    for module in head.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.02)
+            nn.init.zeros_(module.bias)

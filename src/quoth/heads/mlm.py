@@ -1,0 +1,116 @@
+"""The heads of pre-training (Devlin et al. 2019, §3.1): masked words, and whether the second piece follows the first.
+
+    words:      W·LayerNorm(gelu(D·hₖ + d)) + b    for each masked token k of the last layer, W the table of the words
+    following:  F·tanh(pooler(h_CLS)) + f
+
+W is the encoder's own (tied), and so not a part of the head. Where a projection leads from embeddings of size e to h,
+D leads back from h to e, as in ALBERT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.errors import QuothError
+from quoth.heads.head import Task
+from quoth.text.masked import Masked
+from quoth.text.packed import Packed
+
+if TYPE_CHECKING:
+    from quoth.encoder.shape import Shape
+    from quoth.encoder.style import Style
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # by the encoder's names
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
+
+
+class MlmHead(nn.Module):
+    """Logits of masked words and, with `following`, of whether B follows A.
+
+    vocab: rows of the table of words; embedding: its columns where a projection leads from them to the hidden size,
+    None where they are the hidden size itself; activation, eps: those of the encoder
+
+    The dense layer and its norm are `dense`, `norm` (h → h) or, with a projection, `down`, `down_norm` (h → e): a cut
+    of the hidden size changes both sides of the first, one side of the second.
+    """
+
+    task: Task = "mlm"
+    reads: tuple[int, ...] = (-1,)
+
+    def __init__(
+        self,
+        hidden: int,
+        vocab: int,
+        embedding: int | None = None,
+        *,
+        activation: str = "gelu",
+        eps: float = 1e-12,
+        following: bool = True,
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise QuothError(f"head: activation {activation!r} is unknown; one of {', '.join(ACTIVATIONS)} is wanted")
+        self.dense = nn.Linear(hidden, hidden) if embedding is None else None
+        self.norm = nn.LayerNorm(hidden, eps) if embedding is None else None
+        self.down = nn.Linear(hidden, embedding) if embedding is not None else None
+        self.down_norm = nn.LayerNorm(embedding, eps) if embedding is not None else None
+        self.bias = nn.Parameter(torch.zeros(vocab))
+        self.following = nn.Linear(hidden, 2) if following else None
+        self.pooled = following
+        self._activate = ACTIVATIONS[activation]
+        self._settings = {"vocab": vocab, "embedding": embedding, "activation": activation, "eps": eps}
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+
+    def forward(
+        self, states: Sequence[Tensor], packed: Packed[Tensor], table: Tensor, pooled: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """One state of (T, h), the words (vocab, e), the pooler's output (n, h) → (m, vocab), (n, 2).
+
+        m are the places of a `Masked` batch, since 15 % of the tokens are enough work for a table of words; of any
+        other batch all T tokens.
+        """
+        x = states[-1]
+        if isinstance(packed, Masked):
+            x = x[packed.places]
+        dense, norm = (self.dense, self.norm) if self.dense is not None else (self.down, self.down_norm)
+        assert dense is not None
+        assert norm is not None
+        words = _decode(norm(self._activate(dense(x))), table, self.bias)
+        return words, self.following(pooled) if self.following is not None else None
+
+    def to_json(self) -> dict[str, Any]:
+        """What a model folder says of this head; see `build_head`."""
+        return {"kind": "mlm", **self._settings, "following": self.pooled}
+
+
+def mlm_table(shape: Shape, style: Style, *, following: bool = True) -> dict[str, Any]:
+    """The table from which `build_head` makes the head that fits an encoder."""
+    return {
+        "kind": "mlm",
+        "vocab": shape.vocab,
+        "embedding": shape.embedding if shape.projection else None,
+        "activation": style.activation,
+        "eps": style.eps,
+        "following": following,
+    }
+
+
+def _decode(x: Tensor, table: Tensor, bias: Tensor) -> Tensor:
+    """W·x + b. x: (m, e), table: (vocab, e) → (m, vocab)."""
+    extra = -len(table) % 8
+    if not extra or not x.is_cuda:
+        return F.linear(x, table, bias)
+    # BERT's 30,522 words make rows that no fast matrix product of a GPU writes; six more do.
+    return F.linear(x, F.pad(table, (0, 0, 0, extra)), F.pad(bias, (0, extra)))[:, : len(table)]

@@ -1,0 +1,50 @@
+"""Pooling over layers: learned (LP) and average (AP).
+
+Jiang, Benge, King, "BERTVision", §2.2, after Tenney et al. 2019 and Ma et al. 2019:
+
+    LP   γ · Σₗ softmax(w)ₗ hₗ        L + 1 parameters for L layers
+    AP   Σₗ hₗ / L                    none
+
+(layers, T, f) → (T, f), of the states or of what was compressed from them. w begins at 0, so that LP begins as AP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from quoth.heads.step import Form, Here, fusable, need_layers
+
+
+class Pool(nn.Module):
+    """`pool(learned)` or `pool(average)`."""
+
+    def __init__(self, form: Form, how: str) -> None:
+        super().__init__()
+        layers = need_layers("pool", form)
+        self.form = replace(form, layers=None)
+        self.weight = nn.Parameter(torch.zeros(layers)) if how == "learned" else None
+        self.scale = nn.Parameter(torch.ones(1)) if how == "learned" else None
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(layers, T, f) → (T, f)."""
+        fused = fusable(x) and not x.requires_grad
+        if self.weight is None or self.scale is None:
+            if not fused:
+                return x.mean(0)
+            weights = torch.full((len(x),), 1 / len(x), device=x.device)
+        else:
+            weights = self.scale * self.shares()
+        if fused:
+            from quoth.heads.kernels.weighted_sum import weighted_sum
+
+            return weighted_sum(x, weights)
+        # A product a token: no (layers, T, f) is made on the way, and w's gradient is summed in many places at once.
+        return torch.bmm(weights.to(x.dtype).expand(x.shape[1], 1, -1), x.transpose(0, 1)).squeeze(1)
+
+    def shares(self) -> Tensor:
+        """The share of each layer, (layers,), without γ; LP only."""
+        assert self.weight is not None
+        return self.weight.softmax(0)

@@ -1,0 +1,115 @@
+"""What the steps of a chain hand on, and what they know of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.errors import QuothError
+from quoth.heads.head import Task
+from quoth.text.packed import Packed
+
+SIGMA = 1e-3  # of the weights that BERTVision draws
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of what flows between two steps of a chain, for T tokens (or n first tokens, for classes).
+
+    layers: None for one tensor of (T, width), else (layers, T, width)
+    hidden: the width of the encoder's states; outputs: how many logits a token has at the end
+    """
+
+    task: Task
+    hidden: int
+    outputs: int
+    layers: int | None
+    width: int
+
+    @property
+    def flat(self) -> int:
+        """The width when all layers are laid side by side."""
+        return (self.layers or 1) * self.width
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a step may look at beside its input: the last state, (T, hidden), and for spans where windows end."""
+
+    last: Tensor
+    packed: Packed[Tensor] | None
+
+
+class Later(Protocol):
+    """What a step has begun and the next may finish in a cheaper way than by taking `now()`."""
+
+    def now(self) -> Tensor:
+        """(layers, T, f) or (T, f)."""
+
+
+Value: TypeAlias = "Tensor | Later | tuple[Tensor | Later, ...]"  # a tuple: pieces, to be laid side by side
+
+
+class Step(Protocol):
+    """One step of a chain: an `nn.Module` made from the form of its input, which knows the form of its output."""
+
+    form: Form
+
+    def __call__(self, x: Tensor, here: Here) -> Value:
+        """From the input's form to the output's."""
+
+
+def need_layers(word: str, form: Form) -> int:
+    """How many layers there are to join, or the error that there are none."""
+    if form.layers is None:
+        raise QuothError(f"head: {word} joins several layers, but what comes to it is one state only")
+    return form.layers
+
+
+def stack(states: Sequence[Tensor]) -> Tensor:
+    """Each (T, h) → one (layers, T, h), in memory token by token, so that a token's layers lie side by side."""
+    return torch.stack(list(states), 1).transpose(0, 1)
+
+
+def side_by_side(*parts: Tensor) -> Tensor:
+    """Each (layers, T, f) or (T, f) → one (T, all layers and features of all of them)."""
+    flat = [part.transpose(0, 1).flatten(1) if part.ndim == 3 else part for part in parts]
+    return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
+
+
+def pieces(x: Value) -> tuple[Tensor | Later, ...]:
+    """What lies side by side in x."""
+    return x if isinstance(x, tuple) else (x,)
+
+
+def now(x: Value) -> Tensor:
+    """x, computed."""
+    if isinstance(x, tuple):
+        return side_by_side(*map(now, x))
+    return x if isinstance(x, Tensor) else x.now()
+
+
+def by_layer(x: Tensor, weight: Tensor) -> Tensor:
+    """Each state by the same weight, with no copy of the states. x: (L, T, f), weight: (k, f) → (L, T, k)."""
+    tokens = x.transpose(0, 1)
+    if tokens.is_contiguous():
+        products: Tensor = F.linear(tokens.flatten(0, 1), weight).unflatten(0, tokens.shape[:2])
+        return products.transpose(0, 1)
+    return torch.bmm(x, weight.T.expand(len(x), -1, -1))
+
+
+def fusable(x: Tensor) -> bool:
+    """Whether the kernels for heads can run on x: in half precision on CUDA, its features side by side in memory."""
+    from quoth.encoder.steps import have_kernels  # here, since the encoder's room imports this one
+
+    return x.element_size() == 2 and have_kernels(x) and x.stride(-1) == 1
+
+
+def draw(weight: Tensor) -> nn.Parameter:
+    """A weight drawn as BERTVision does: normal with σ = 1e-3, cut at 2σ."""
+    return nn.Parameter(nn.init.trunc_normal_(weight, std=SIGMA, a=-2 * SIGMA, b=2 * SIGMA))

@@ -1,0 +1,154 @@
+"""The dimensions that can be cut, and which axis of which tensor runs over them: one table for gates, folds and cuts.
+
+schuBERT / optBERT (ACL 2020), tables 3 and 5; i counts the layers that have weights of their own, from 0:
+
+    h    hidden size, shared by all layers
+    aᵢ   heads       kᵢ   size of keys and queries, shared by a layer's heads
+    vᵢ   size of values, likewise       fᵢ   feed-forward size
+
+    Q, K: (a·k, h)    V: (a·v, h)    P: (h, a·v)    D: (f, h)    G: (h, f), and their biases
+
+The paper stops there. To cut h, all else that has the hidden size must follow: the embedding tables (or the projection
+that leads from them to h), every LayerNorm, the pooler (both sides, since it is h → h) and the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from quoth.encoder.model import Model
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.errors import QuothError
+from quoth.heads import ClassHead, MlmHead, SpanHead
+from quoth.tune.apply import installed
+
+KINDS = {"h": "hidden", "a": "heads", "k": "key", "v": "value", "f": "ffn"}  # the names in `Shape` and `LayerShape`
+
+Axis = tuple[str, ...]
+"""What an axis runs over: ("h",), or ("a0", "k0") for heads of keys, the heads outside; () for what is never cut."""
+
+H: Axis = ("h",)
+FREE: Axis = ()
+
+# A head of another kind that can follow a cut of h is one more entry. An MLM head's decoder is the table of the words,
+# which follows already, and a bias over the vocabulary; with a projection its dense layer ends at the embeddings.
+_HEADS: dict[type, dict[str, tuple[Axis, ...]]] = {
+    SpanHead: {"linear.weight": (FREE, H)},
+    ClassHead: {"linear.weight": (FREE, H), "dense.weight": (H, H), "dense.bias": (H,)},
+    MlmHead: {
+        "dense.weight": (H, H),
+        "dense.bias": (H,),
+        "norm.weight": (H,),
+        "norm.bias": (H,),
+        "down.weight": (FREE, H),
+        "following.weight": (FREE, H),
+    },
+}
+
+
+def read_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
+    """The kinds of dimensions that are meant: "all", or some of the letters h, a, k, v, f."""
+    wanted = set(KINDS) if kinds == "all" else set(kinds)
+    if not wanted or wanted - KINDS.keys():
+        raise QuothError(f"kinds {kinds!r} are unknown: choose all, or some of {', '.join(KINDS)}")
+    return tuple(kind for kind in KINDS if kind in wanted)
+
+
+def sizes(shape: Shape, kinds: str | Iterable[str] = "all") -> dict[str, int]:
+    """The size of every dimension of these kinds, by name: h, a0, k0, v0, f0, a1 … Tied layers have one set."""
+    wanted = read_kinds(kinds)
+    found = {"h": shape.hidden} if "h" in wanted else {}
+    for number, layer in enumerate(shape.stored_layers):
+        found |= {f"{kind}{number}": getattr(layer, KINDS[kind]) for kind in wanted if kind != "h"}
+    return found
+
+
+def with_sizes(shape: Shape, changed: Mapping[str, int]) -> Shape:
+    """The shape with these dimensions changed. Without a projection, the embeddings go with the hidden size."""
+
+    def layer(number: int, old: LayerShape) -> LayerShape:
+        return replace(old, **{name: changed.get(f"{k}{number}", getattr(old, name)) for k, name in _IN_LAYER.items()})
+
+    hidden = changed.get("h", shape.hidden)
+    layers = [layer(0 if shape.tied else number, old) for number, old in enumerate(shape.layers)]
+    embedding = shape.embedding if shape.projection else hidden
+    return replace(shape, hidden=hidden, embedding=embedding, layers=tuple(layers))
+
+
+_IN_LAYER = {kind: name for kind, name in KINDS.items() if kind != "h"}
+
+
+def axes(model: Model) -> dict[str, tuple[Axis, ...]]:
+    """For every parameter that has a dimension to cut, what each of its axes runs over."""
+    found: dict[str, tuple[Axis, ...]] = {}
+    below = "encoder.embeddings."
+    if model.encoder.shape.projection:
+        found |= {below + "projection.weight": (H, FREE), below + "projection.bias": (H,)}
+    else:
+        tables = ("words", "positions", "types") if model.encoder.shape.types else ("words", "positions")
+        found |= {f"{below}{table}.weight": (FREE, H) for table in tables}
+        found |= _norm(below + "norm")
+    for number in range(len(model.encoder.layers)):
+        found |= _layer(f"encoder.layers.{number}.", number)
+    if model.pooler is not None:
+        found |= _linear("pooler", H, H)
+    known = {name for name, _ in model.named_parameters()}
+    found |= {f"head.{n}": axis for n, axis in _HEADS.get(type(model.head), {}).items() if f"head.{n}" in known}
+    return found
+
+
+def check(model: Model, names: Iterable[str]) -> None:
+    """Refuse a model whose dimensions of these names cannot be cut."""
+    inserted = installed(model)
+    if inserted:
+        how = "merge it first (quoth.tune.merge)" if inserted == "LoRA" else "prune its base, then tune that"
+        raise QuothError(f"a model with {inserted} cannot be pruned; {how}")
+    head: Any = model.head
+    if "h" in names and head is not None and type(head) not in _HEADS:
+        kind = head.to_json()["kind"]
+        raise QuothError(
+            f"a head of kind {kind!r} cannot follow a cut of the hidden size; "
+            "leave h out of the kinds, or cut the encoder without this head and train it again"
+        )
+
+
+def along(axis: Axis, values: Mapping[str, Tensor], lengths: Mapping[str, int]) -> Tensor | None:
+    """The product of the values of an axis' dimensions, (length of the axis,), or None where none has values.
+
+    values: (size,) each, numbers or booleans, by the name of the dimension; lengths: the sizes of all dimensions
+    """
+    given = [values[name] for name in axis if name in values]
+    if not given:
+        return None
+    product = given[0].new_ones(1)
+    for name in axis:
+        part = values[name] if name in values else product.new_ones(lengths[name])
+        product = (product[:, None] * part).flatten()
+    return product
+
+
+def _layer(prefix: str, number: int) -> dict[str, tuple[Axis, ...]]:
+    a, k, v, f = (f"{kind}{number}" for kind in "akvf")
+    attention = prefix + "attention."
+    return {
+        **_linear(attention + "query", (a, k), H),
+        **_linear(attention + "key", (a, k), H),
+        **_linear(attention + "value", (a, v), H),
+        **_linear(attention + "output", H, (a, v)),
+        **_norm(prefix + "attention_norm"),
+        **_linear(prefix + "up", (f,), H),
+        **_linear(prefix + "down", H, (f,)),
+        **_norm(prefix + "ffn_norm"),
+    }
+
+
+def _linear(name: str, rows: Axis, columns: Axis) -> dict[str, tuple[Axis, ...]]:
+    return {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
+
+
+def _norm(name: str) -> dict[str, tuple[Axis, ...]]:
+    return {f"{name}.weight": (H,), f"{name}.bias": (H,)}

@@ -1,0 +1,189 @@
+"""`PruneRecipe`: what a pruning run is made of, from a TOML file and `key=value` words, as for `quoth train`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from quoth.prune.dimensions import read_kinds
+from quoth.prune.lesson import Blend
+from quoth.prune.penalty import PenaltyName
+from quoth.prune.search import Search
+from quoth.train.recipe import Recipe, flat, read_table
+from quoth.train.settings import Checkpoints, Data, Evaluation, Optimisation, check_learning, check_value
+from quoth.train.tables import dump_toml, fill
+
+
+@dataclass(frozen=True)
+class Target:
+    """How small, by which cost, and what may be cut.
+
+    keep: parts of the unpruned model's cost, from large to small, each saved as a model as it is reached
+    by: "parameters", "flops" or "latency" (measured on this machine); embeddings: whether parameters count them
+    kinds: "all", or some of the letters h, a, k, v, f; multiple: sizes, but for heads, are rounded up to multiples
+    device: of latency, "cpu" or "cuda"; by default the one that the run computes on
+    per_cost: rank by |α|/β and not by |α|; rounds: T of Algorithm 1, for each of the targets
+    fresh: begin each target from the unpruned model and not from the target before
+    """
+
+    keep: tuple[float, ...] = ()
+    by: Literal["parameters", "flops", "latency"] = "parameters"
+    embeddings: bool = True
+    device: str = ""
+    kinds: str = "all"
+    multiple: int = 1
+    per_cost: bool = False
+    rounds: int = 1
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is done before the first round: keep so many layers (which: the "bottom" ones, or "even" ones from first to
+    last), factorise the embeddings to size `embedding`. The result is recovered, for `epochs` of its own if they are
+    given, and saved as a target, `start`.
+    """
+
+    layers: int | None = None
+    which: Literal["bottom", "even"] = "bottom"
+    embedding: int | None = None
+    epochs: float | None = None
+
+
+@dataclass(frozen=True)
+class GateSettings:
+    """How α learns, the weights being fixed and dropout off.
+
+    penalty, gamma: as in `quoth.prune.penalty`; steps, rate, schedule: of AdamW on α alone
+    tokens, windows: how large a step is, by one of the two
+    task, logits, states, temperature: of the loss, as in `quoth.prune.lesson`
+    fold: multiply α into the weights; else α ranks only, and what is kept stays as it was
+    """
+
+    penalty: PenaltyName = "l1"
+    gamma: float = 2e-3
+    steps: int = 100
+    rate: float = 3e-3
+    schedule: Literal["linear", "constant", "cosine"] = "constant"
+    tokens: int | None = None
+    windows: int | None = None
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    task: float = 0.0
+    logits: float = 1.0
+    states: float = 0.0
+    temperature: float = 1.0
+    fold: bool = True
+
+    @property
+    def blend(self) -> Blend:
+        """The loss."""
+        return Blend(self.task, self.logits, self.states, self.temperature)
+
+    def optimisation(self) -> Optimisation:
+        """The same as the loops of `quoth.train` want it."""
+        return Optimisation(
+            rate=self.rate,
+            schedule=self.schedule,
+            tokens=self.tokens,
+            windows=self.windows,
+            precision=self.precision,
+            warmup=0.0,
+            decay=0.0,
+            clip=0.0,
+            beta2=0.99,  # 0.999 would remember the first steps, in which all α fall together, to the end
+        )
+
+
+@dataclass(frozen=True)
+class PruneRecipe:
+    """A pruning run, described whole.
+
+    teacher: a model to distil from in place of the unpruned one; with the same tokenizer, and for states hidden size
+    method: "free", elements of all dimensions compete (the paper's); "uniform", every dimension keeps the same part;
+    "layers", whole layers go (`start.which` says which stay)
+    ranking: "gates", by trained α; controls that train none: "magnitude", "random", "first" (the first ones stay)
+    recovery: how the cut model learns after the last round of a target, as `optimisation` of `quoth train`
+    between: the epochs of recovery after other rounds; distil: its loss
+    search: for gamma, rate and steps of the gates, before the first round
+    """
+
+    model: str
+    data: Data
+    teacher: str = ""
+    seed: int = 0
+    method: Literal["free", "uniform", "layers"] = "free"
+    ranking: Literal["gates", "magnitude", "random", "first"] = "gates"
+    between: float = 0.25
+    target: Target = Target()
+    start: Start = Start()
+    gates: GateSettings = GateSettings()
+    recovery: Optimisation = field(default_factory=Optimisation)
+    distil: Blend = field(default_factory=Blend)
+    search: Search = field(default_factory=Search)
+    max_answer_tokens: int = 30
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can be made of."""
+        t, g, s = self.target, self.gates, self.start
+        started = s.layers is not None or s.embedding is not None
+        check_value(bool(t.keep) or started, "target.keep", t.keep, "one part or several, such as 0.5")
+        for part in t.keep:
+            check_value(0 < part < 1, "target.keep", part, "above 0, below 1")
+        check_value(list(t.keep) == sorted(set(t.keep), reverse=True), "target.keep", t.keep, "from large to small")
+        read_kinds(t.kinds)
+        for key, size in (("target.multiple", t.multiple), ("target.rounds", t.rounds), ("gates.steps", g.steps)):
+            check_value(size >= 1, key, size, "at least 1")
+        for key, count in (("start.layers", s.layers), ("start.embedding", s.embedding)):
+            check_value(count is None or count >= 1, key, count, "at least 1")
+        check_value(s.epochs is None or s.epochs >= 0, "start.epochs", s.epochs, "not negative")
+        check_value(g.gamma >= 0, "gates.gamma", g.gamma, "not negative")
+        check_value(self.between >= 0, "between", self.between, "not negative")
+        check_value(self.recovery.epochs >= 0, "recovery.epochs", self.recovery.epochs, "not negative")
+        check_value(self.recovery.accumulate > 0, "recovery.accumulate", self.recovery.accumulate, "at least 1")
+        check_value(
+            0 <= (self.recovery.dropout or 0) < 1, "recovery.dropout", self.recovery.dropout, "from 0 to below 1"
+        )
+        check_learning("gates", g.optimisation())
+        check_learning("recovery", self.recovery)
+        for key, blend in (("gates", g.blend), ("distil", self.distil)):
+            _check_blend(key, blend)
+        gated = bool(t.keep) and self.ranking == "gates" and self.method != "layers"
+        check_value(gated or not self.search.trials, "search.trials", self.search.trials, "0 where no gates learn")
+        self.training()  # which looks at data and seed
+
+    def training(self, head: Any = None) -> Recipe:
+        """The recipe of `quoth.train` with the same data, for `prepare`."""
+        if self.data.task == "pretrain":
+            head = {"kind": "mlm", **({"following": head["following"]} if head else {})}
+        more = {} if head is None else {"head": head}
+        evaluation = Evaluation(max_answer_tokens=self.max_answer_tokens)
+        return Recipe(self.model, self.data, self.seed, evaluation=evaluation, **more)
+
+    def to_toml(self) -> str:
+        """The recipe with all defaults written out; reads back as the same recipe."""
+        return dump_toml(asdict(self))
+
+    def differences(self, other: PruneRecipe) -> list[str]:
+        """The keys in which two recipes differ, each with both values."""
+        mine, theirs = flat(asdict(self)), flat(asdict(other))
+        return [f"{key}: {mine[key]!r}, {theirs.get(key)!r}" for key in mine if mine[key] != theirs.get(key)]
+
+
+def read_prune_recipe(path: str | Path, words: Sequence[str] = ()) -> PruneRecipe:
+    """Read a recipe, with words like `target.keep=0.5` laid over it."""
+    return make_prune_recipe(read_table(path, words), str(path))
+
+
+def make_prune_recipe(table: Mapping[str, Any], where: str = "recipe") -> PruneRecipe:
+    """A recipe from a table of tables."""
+    return fill(PruneRecipe, table, where)
+
+
+def _check_blend(key: str, blend: Blend) -> None:
+    for name, weight in (("task", blend.task), ("logits", blend.logits), ("states", blend.states)):
+        check_value(weight >= 0, f"{key}.{name}", weight, "not negative")
+    check_value(blend.task + blend.logits + blend.states > 0, f"{key}.logits", blend.logits, "above 0, or task")
+    check_value(blend.temperature > 0, f"{key}.temperature", blend.temperature, "above 0")

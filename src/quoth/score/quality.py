@@ -1,0 +1,58 @@
+"""How good the answers to a dataset are: the official scores at one threshold, and at the best one."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from quoth.score.squad import Scored, best_thresholds, score_squad2
+
+if TYPE_CHECKING:
+    from quoth.answer.decode import Decoded
+    from quoth.text.dataset import Dataset
+
+# What people are shown of all scores, those of classes too (`quoth.score.glue`).
+NAMES = {
+    "exact": "exact",
+    "f1": "F1",
+    "best_f1": "F1 at the best threshold",
+    "acc": "accuracy",
+    "mcc": "Matthews",
+    "pearson": "Pearson",
+    "spearman": "Spearman",
+    "mlm_loss": "loss of masked words",
+    "mlm_accuracy": "masked words right",
+    "perplexity": "perplexity",
+    "nsp_accuracy": "following pieces right",
+}
+
+
+def default_threshold(dataset: Dataset) -> float:
+    """0 where questions may have no answer, else never silent."""
+    return 0.0 if dataset.version == "2.0" else math.inf
+
+
+def span_quality(
+    dataset: Dataset, decoded: Decoded, threshold: float | None = None
+) -> tuple[Scored, dict[str, float | None]]:
+    """The score of every question at `threshold`, and the summary by the official keys.
+
+    Where questions may have no answer, the summary has the best thresholds too, and `spoken_f1`: F1 on the questions
+    with an answer when "no answer" is switched off.
+    """
+    limit = default_threshold(dataset) if threshold is None else threshold
+    ids = [question.id for question in dataset.questions]
+    # as `quoth score` does, for 1.1 too
+    scored = score_squad2(dataset.questions, dict(zip(ids, decoded.predictions(limit))))
+    summary: dict[str, float | None] = dict(scored.summary())
+    if dataset.version == "1.1":  # every question has an answer: there is no silence to judge
+        return scored, summary
+    spoken = dict(zip(ids, decoded.predictions(np.inf)))
+    always = score_squad2(dataset.questions, spoken)
+    summary |= best_thresholds(always, spoken, dict(zip(ids, decoded.finite_margins())))
+    summary["threshold"] = limit if math.isfinite(limit) else None
+    if always.has_answer.any():
+        summary["spoken_f1"] = 100 * float(always.f1[always.has_answer].mean())
+    return scored, summary

@@ -1,0 +1,156 @@
+"""Checkpoints: what a run needs to go on exactly where it stopped, written whole or not at all, without pickle.
+
+RUN/checkpoints/step-00000120/state.safetensors   what learns, and AdamW's two moments of it
+RUN/checkpoints/step-00000120/state.json          the number of the step, seconds so far, threads, processes
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from quoth.errors import QuothError
+from quoth.files import atomic_folder, read_json, write_json
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Steps(Protocol):
+    """What can be kept and brought back: `Loop` and `FrozenLoop`."""
+
+    accelerator: Any
+    step: int
+    windows: int
+    loss_sum: Tensor
+    loss_steps: int
+
+    def learning(self) -> list[tuple[str, torch.nn.Parameter, torch.optim.Optimizer]]:
+        """What learns: name, parameter, and the optimiser that holds its moments."""
+
+
+def write_checkpoint(run: Path, loop: Steps, facts: dict[str, Any]) -> None:
+    """Write the state of a loop and remove older checkpoints. A full disk leaves the last good one."""
+    tensors = {f"model.{name}": value.detach() for name, value, _ in loop.learning()}
+    for name, value, optimiser in loop.learning():
+        for moment in MOMENTS if value in optimiser.state else ():
+            tensors[f"{moment}.{name}"] = optimiser.state[value][moment]
+    folder = run / "checkpoints" / f"step-{loop.step:08d}"
+    state = {"step": loop.step, "windows": loop.windows, **environment(loop), **facts}
+    try:
+        with atomic_folder(folder) as part:
+            save_tensors(tensors | {"loss_sum": loop.loss_sum}, part / "state.safetensors")
+            write_json(part / "state.json", {**state, "loss_steps": loop.loss_steps})
+            for path in (*part.iterdir(), part):
+                _to_disk(path)
+    except OSError as error:
+        raise QuothError(
+            f"{folder}: could not be written ({error.strerror}); make room, and the same command goes on from the "
+            "checkpoint before"
+        ) from None
+    for old in _complete(run):
+        if old != folder:
+            shutil.rmtree(old)
+
+
+def read_checkpoint(run: Path, loop: Steps, identity: dict[str, str]) -> dict[str, Any]:
+    """Bring a loop to the latest checkpoint of a run, if there is one. Returns the facts kept with it, else {}.
+
+    identity: what must be the same as when the checkpoint was written, such as the hash of the data
+    """
+    found = _complete(run)
+    if not found:
+        return {}
+    state: dict[str, Any] = read_json(found[-1] / "state.json")
+    _check_environment(found[-1], state, environment(loop))
+    changed = [key for key in identity if state.get(key) != identity[key]]
+    if changed:
+        raise QuothError(f"{found[-1]}: the {changed[0]} has changed since it was written; use another --out")
+    tensors = _load(found[-1] / "state.safetensors", loop)
+    for name, value, optimiser in loop.learning():
+        with torch.no_grad():
+            value.copy_(tensors[f"model.{name}"])
+        if f"{MOMENTS[0]}.{name}" in tensors:  # none for a weight that no gradient has reached yet
+            moments = {moment: tensors[f"{moment}.{name}"].clone() for moment in MOMENTS}
+            steps = torch.tensor(float(state["step"]), device=value.device)
+            optimiser.state[value] = {"step": steps, **moments}
+    loop.step, loop.windows = state["step"], state["windows"]
+    loop.loss_sum.copy_(tensors["loss_sum"] if loop.accelerator.is_main_process else torch.zeros_like(loop.loss_sum))
+    loop.loss_steps = state["loss_steps"]
+    return state
+
+
+def environment(loop: Steps) -> dict[str, Any]:
+    """What the last bit of a result depends on, beside recipe and data."""
+    device = loop.accelerator.device.type
+    return {
+        "device": device,
+        "processes": loop.accelerator.num_processes,
+        "threads": torch.get_num_threads() if device == "cpu" else None,
+    }
+
+
+def remove_checkpoints(run: Path) -> None:
+    """Remove all checkpoints: the run has ended."""
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+
+
+def sweep(run: Path) -> None:
+    """Remove what a killed process left half-written."""
+    for folder in (run, *(path for path in run.rglob("*") if path.is_dir() and ".part" not in path.name)):
+        for path in [*folder.glob(".*.part"), *folder.glob(".*.old")]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors; a full disk is an `OSError`, as with any other file."""
+    try:
+        save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(None, str(error).strip(), str(path)) from None
+
+
+def _complete(run: Path) -> list[Path]:
+    """Checkpoints that were written to the end, the latest last."""
+    return sorted((run / "checkpoints").glob("step-*"))
+
+
+def _load(path: Path, loop: Steps) -> dict[str, Tensor]:
+    device = loop.accelerator.device
+    try:  # of several processes on the CPU the device is called cpu:0, which safetensors does not know
+        tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
+    except (SafetensorError, FileNotFoundError) as error:
+        raise QuothError(f"{path}: damaged ({error}); remove {path.parent} to go on without it") from None
+    wanted = {f"model.{name}": value.shape for name, value, _ in loop.learning()}
+    for name, shape in wanted.items():
+        if name not in tensors or tensors[name].shape != shape:
+            raise QuothError(f"{path}: has no {name} of shape {tuple(shape)}: it belongs to another model")
+    return tensors
+
+
+def _check_environment(path: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
+    hints = {
+        "threads": "set OMP_NUM_THREADS={} for the same result",
+        "processes": "launch {} process(es)",
+        "device": "run it on {}",
+    }
+    for key, value in now.items():
+        if then.get(key) != value:
+            raise QuothError(
+                f"{path}: was written with {key} = {then.get(key)}, and this run has {value}, so it cannot go on "
+                f"exactly: {hints[key].format(then.get(key))}, or begin anew with another --out"
+            )
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,121 @@
+"""Adapters: small bottlenecks in every layer (Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP").
+
+    adapter(x) = x + W₂·gelu(W₁·x + b₁) + b₂        W₁: (d, h), W₂: (h, d)
+
+    attention → P → dropout → adapter → + residual → LayerNorm
+    D → activation → G → dropout → adapter → + residual → LayerNorm
+
+Two in each layer. Both W are drawn from a normal with σ = 10⁻³ cut at 2σ, both b are 0, so an adapter begins close to
+the identity. gelu is the exact one, with erf, as in BERT. Beside the adapters learn every LayerNorm and the head, and
+as many of the last layers as asked: the paper's L0-A64 is Adapters(64), its L12-A64 is Adapters(64, layers="full").
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.encoder.model import Model
+from quoth.errors import QuothError
+from quoth.tune.freeze import Freeze
+from quoth.tune.full import Full
+from quoth.tune.tuning import Norms, check_one_of, check_whole
+
+SIGMA = 1e-3
+PLACES = ("attention_adapter", "ffn_adapter")
+
+
+class _Bottleneck(torch.autograd.Function):
+    """x + W₂·gelu(W₁·x + b₁) in products that add to x, and to its gradient, instead of making a second tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor) -> Tensor:
+        low = F.linear(x, w1, b1)
+        active = F.gelu(low)
+        ctx.save_for_backward(x, w1, w2, low, active)
+        return torch.addmm(x, active, w2.t())
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, w1, w2, low, active = ctx.saved_tensors
+        dlow = torch.ops.aten.gelu_backward(dy @ w2, low)
+        dx = torch.addmm(dy, dlow, w1) if ctx.needs_input_grad[0] else None
+        return dx, dlow.t() @ x, dlow.sum(0), dy.t() @ active
+
+
+class Adapter(nn.Module):
+    """x + W₂·gelu(W₁·x + b₁) + b₂: 2·h·d + h + d parameters."""
+
+    def __init__(self, hidden: int, size: int, **where: Any) -> None:
+        super().__init__()
+        self.down = nn.Linear(hidden, size, **where)
+        self.up = nn.Linear(size, hidden, **where)
+        for linear in (self.down, self.up):
+            nn.init.trunc_normal_(linear.weight, std=SIGMA, a=-2 * SIGMA, b=2 * SIGMA)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (…, h) → (…, h)."""
+        y, offset = self.apart(x.reshape(-1, x.shape[-1]))
+        return (y + offset).view(x.shape)
+
+    def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x: (T, h) → all but b₂, (T, h), and b₂, which the sum that follows in a layer adds for nothing."""
+        weights = (self.down.weight, self.down.bias, self.up.weight)
+        y: Tensor = _Bottleneck.apply(x, *(weight.to(x.dtype) for weight in weights))
+        return y, self.up.bias
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Adapters of `size` units, and beside them what `Freeze(layers, norms)` or, with "full", `Full` trains.
+
+    On tied layers (ALBERT) the two adapters are shared like the rest.
+    """
+
+    size: int
+    layers: int | Literal["full"] = 0
+    norms: Norms = "all"
+    kind: ClassVar[str] = "adapters"
+
+    def __post_init__(self) -> None:
+        check_whole("size", self.size, 1)
+        if isinstance(self.layers, str) and self.layers != "full":
+            raise QuothError(f'tuning: layers is {self.layers!r}; a whole number or "full" is wanted')
+        if self.layers != "full":
+            check_whole("layers", self.layers, 0)
+        check_one_of("norms", self.norms, ("all", "above"))
+
+    def install(self, model: Model) -> None:
+        """Two adapters in each layer."""
+        self._beside().install(model)
+        hidden = model.encoder.shape.hidden
+        layer: Any
+        for layer in model.encoder.layers:
+            weight = layer.up.weight
+            for place in PLACES:
+                adapter = Adapter(hidden, self.size, device=weight.device, dtype=weight.dtype)
+                setattr(layer, place, adapter.train(layer.training))
+
+    def remove(self, model: Model) -> None:
+        """The layers without their adapters."""
+        for layer in model.encoder.layers:
+            for place in PLACES:
+                setattr(layer, place, None)
+
+    def learns(self, model: Model) -> set[str]:
+        """The adapters, and what learns beside them."""
+        inside = tuple(f".{place}." for place in PLACES)
+        adapters = {name for name, _ in model.named_parameters() if any(part in name for part in inside)}
+        return adapters | self._beside().learns(model)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `build_tuning`."""
+        return {"kind": self.kind, **asdict(self)}
+
+    def _beside(self) -> Freeze | Full:
+        return Full() if self.layers == "full" else Freeze(self.layers, self.norms)

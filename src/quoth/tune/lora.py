@@ -1,0 +1,126 @@
+"""LoRA: low-rank updates beside frozen matrices (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models").
+
+    W·x + b + (α/r)·B·A·dropout(x)        A: (r, in), B: (out, r)
+
+A is drawn as peft and the authors' code draw it (uniform within ±1/√in), B is 0, so nothing changes at first. `merge`
+folds B·A into W: then the model is a plain one again and costs nothing more than its base.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quoth.encoder.model import Model
+from quoth.errors import QuothError
+from quoth.tune.tuning import check_one_of, check_whole
+
+TARGETS = ("query", "key", "value", "output", "up", "down")
+
+
+class LoRALinear(nn.Linear):
+    """W·x + b + (α/r)·B·A·dropout(x). It takes over weight and bias of the layer that it stands for."""
+
+    def __init__(self, linear: nn.Linear, rank: int, alpha: float, dropout: float) -> None:
+        nn.Module.__init__(self)  # not Linear's: weight and bias are there already
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.scale = alpha / rank
+        self.dropout = dropout
+        self.lora_a = nn.Parameter(self.weight.new_empty(rank, self.in_features))
+        self.lora_b = nn.Parameter(self.weight.new_zeros(self.out_features, rank))
+        nn.init.kaiming_uniform_(self.lora_a, a=math.sqrt(5))
+        self.train(linear.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (T, in) → (T, out)."""
+        low = F.linear(F.dropout(x, self.dropout, self.training), self.lora_a)
+        return F.linear(x, self.weight, self.bias) + self.scale * F.linear(low, self.lora_b)
+
+    def plain(self, *, merged: bool) -> nn.Linear:
+        """The linear layer below, as it was or with the update folded into a new weight."""
+        linear = nn.Linear(self.in_features, self.out_features, device="meta")
+        linear.weight, linear.bias = self.weight, self.bias
+        if merged:
+            update = self.scale * (self.lora_b.detach().double() @ self.lora_a.detach().double())
+            weight = (self.weight.detach().double() + update).to(self.weight.dtype)
+            linear.weight = nn.Parameter(weight, requires_grad=self.weight.requires_grad)
+        return linear.train(self.training)
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Rank-`rank` updates of the `targets` in every layer; A, B and the head learn, nothing else."""
+
+    rank: int = 8
+    alpha: float = 16.0
+    dropout: float = 0.0
+    targets: Sequence[str] = ("query", "value")
+    kind: ClassVar[str] = "lora"
+
+    def __post_init__(self) -> None:
+        check_whole("rank", self.rank, 1)
+        if not _is_number(self.alpha) or not 0 < self.alpha < math.inf:
+            raise QuothError(f"tuning: alpha is {self.alpha!r}; it must be a positive number")
+        if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
+            raise QuothError(f"tuning: dropout is {self.dropout!r}; it must be a number from 0 to below 1")
+        if not isinstance(self.targets, Sequence) or isinstance(self.targets, str) or not self.targets:
+            raise QuothError(f"tuning: targets is {self.targets!r}; a list of {', '.join(TARGETS)} is wanted")
+        for target in self.targets:
+            check_one_of("a target", target, TARGETS)
+        # in one order and once each, so that equal tunings compare as equal
+        object.__setattr__(self, "targets", tuple(name for name in TARGETS if name in self.targets))
+
+    def install(self, model: Model) -> None:
+        """Wrap the targets."""
+        for owner, name, linear in _linears(model, self.targets):
+            setattr(owner, name, LoRALinear(linear, self.rank, self.alpha, self.dropout))
+
+    def remove(self, model: Model) -> None:
+        """Put the plain layers back."""
+        _unwrap(model, merged=False)
+
+    def learns(self, model: Model) -> set[str]:
+        """All A and B."""
+        return {name for name, _ in model.named_parameters() if name.endswith((".lora_a", ".lora_b"))}
+
+    def to_json(self) -> dict[str, Any]:
+        """For `build_tuning`."""
+        return {"kind": self.kind, **asdict(self), "targets": list(self.targets)}
+
+
+def merge(model: Model) -> Model:
+    """Fold LoRA into the weights: W + (α/r)·B·A. The model is changed in place and is a plain one from here on.
+
+    It has no base any more, and is saved whole.
+    """
+    if not any(isinstance(module, LoRALinear) for module in model.modules()):
+        raise QuothError("this model has no LoRA to merge")
+    _unwrap(model, merged=True)
+    model.tuning = model.base = None
+    return model
+
+
+@torch.no_grad()
+def _unwrap(model: Model, *, merged: bool) -> None:
+    for owner, name, linear in _linears(model, TARGETS):
+        if isinstance(linear, LoRALinear):
+            setattr(owner, name, linear.plain(merged=merged))
+
+
+def _linears(model: Model, targets: Sequence[str]) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
+    """Each target of each layer: the module that owns it, its name there, itself."""
+    for layer in model.encoder.layers:
+        for name in targets:
+            owner: Any = layer if name in ("up", "down") else layer.attention
+            yield owner, name, getattr(owner, name)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
