@@ -1,22 +1,29 @@
 # make demo    set up plain quoth, without torch, and see it answer
-# make test    set up for developing and run every test
-# make check   lint and types
+# make test    set up for developing and run the quick tests
+# make test-slow   the rest: kills, long references, kernels in an interpreter, builds
+# make check   lint, types, import direction
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .venv-demo
 PIP := $(VENV)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt
 CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Quoth needs Python 3.11 or newer; set PYTHON=…")'
 
-.PHONY: demo test check lint types format clean
+.PHONY: demo test test-slow check lint types imports format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/quoth ask "Who made a copy of the watch?" examples/longitude.txt
 	$(DEMO)/bin/python examples/demo.py
 
 test: $(VENV)/.ready
-	$(VENV)/bin/python -m pytest -n auto --dist loadfile
+	$(VENV)/bin/python -m pytest -n auto --dist loadfile -m "not slow"
 
-check: lint types
+test-slow: $(VENV)/.ready
+	$(VENV)/bin/python -m pytest -n auto --dist loadfile -m slow
+
+check: lint types imports
+
+imports: $(VENV)/.ready
+	$(VENV)/bin/lint-imports
 
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .

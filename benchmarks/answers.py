@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer import SpanLogits, decode
+from quoth.answer import decode
+from quoth.runtime.logits import SpanLogits
 from quoth.score.squad import Scored, score_squad2
-from quoth.text.windows import Windows
+from quoth.windows.columns import Windows
 
 MAX_LENGTH, OVERLAP = 384, 128
 Row = dict[str, Any]

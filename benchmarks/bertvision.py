@@ -69,7 +69,7 @@ def lines() -> dict[str, Any]:
 
 def recipe(options: argparse.Namespace, name: str, epochs: float) -> Any:
     """A recipe of the paper with this model and these data, and steps of tokens in the place of 8 and 16 windows."""
-    from quoth.train import read_recipe
+    from quoth.train.recipe import read_recipe
 
     words = overrides(options.model, options.train, options.evaluate, options.rate, epochs)
     found = read_recipe(RECIPES / f"{name}.toml", [*words, f"seed={options.seed}"])
@@ -80,7 +80,8 @@ def recipe(options: argparse.Namespace, name: str, epochs: float) -> Any:
 
 def heads_run(options: argparse.Namespace) -> dict[str, Any]:
     """The run of all heads, its ensembles, and the authors' rule."""
-    from quoth.train import build_model, prepare, train
+    from quoth.train.build import build_model, prepare
+    from quoth.train.run import train
 
     made = recipe(options, "heads", options.epochs)
     at = tuple(sorted({0.0, *(a for a in (0.3, 1.0) if a <= options.epochs), options.epochs}))
@@ -111,10 +112,10 @@ def stage_facts(run: Path, epoch: str, stage: Mapping[str, Any], prepared: Any) 
         return found  # the untuned encoder has no head of its own
     from quoth.answer.decode import decode
     from quoth.answer.reader import Reader
-    from quoth.answer.spans import SpanLogits
-    from quoth.encoder.checkpoint import open_checkpoint
-    from quoth.encoder.ensemble import EnsembleRunner, load_members
-    from quoth.score import span_quality
+    from quoth.model.checkpoint import open_checkpoint
+    from quoth.runtime.ensemble import EnsembleRunner, load_members
+    from quoth.runtime.logits import SpanLogits
+    from quoth.score.quality import span_quality
 
     own = run / "snapshots" / f"epoch-{epoch}"
     folders = [own if own.exists() else run / "model", run / "frozen" / f"epoch-{epoch}" / best / "model"]
@@ -127,7 +128,7 @@ def stage_facts(run: Path, epoch: str, stage: Mapping[str, Any], prepared: Any) 
     contexts, ids = [q.context for q in questions], [q.id for q in questions]
     found["authors_rule"] = {}
     for name, model in zip((ENCODER, best), models):
-        from quoth.encoder.runner import TorchRunner
+        from quoth.runtime.torch_runner import TorchRunner
 
         logits: SpanLogits = Reader(TorchRunner(model), evaluation.tokens).logits(evaluation.windows)
         decoded = decode(evaluation.windows, logits, contexts, rule="bertvision", ids=ids)
@@ -137,7 +138,7 @@ def stage_facts(run: Path, epoch: str, stage: Mapping[str, Any], prepared: Any) 
 
 def curves_run(options: argparse.Namespace) -> dict[str, Any]:
     """The run of less-data.toml."""
-    from quoth.train import train
+    from quoth.train.run import train
 
     made = recipe(options, "less-data", 1.0)
     facts = train(made, options.out / "curves", tell=lambda text: print(text, flush=True))

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from pool import Facts, Job, overrides, read, spread, work, workers
+from quoth.data.source import read_source
 from quoth.files import atomic_file, read_json, write_json
-from quoth.text.source import read_source
 
 RECIPES = Path(__file__).parent.parent / "recipes" / "bertvision"
 AT = (0.2, 1, 3)  # epochs of the encoder
@@ -147,9 +147,9 @@ def at_best_threshold(run: Run) -> dict[str, dict[str, float]]:
 
     Where "no answer" is rarer in the training data than in the dev data, every head says it too seldom by itself.
     """
-    from quoth.encoder import load
-    from quoth.text import Tokens
-    from quoth.train.classes import class_data, class_logits
+    from quoth.model.loading import load
+    from quoth.tasks.classes import class_data, class_logits
+    from quoth.windows.tokenizer import Tokens
 
     recipe, folder = read(run.job), Path(run.job.out)
     stage = folder / "frozen" / f"epoch-{run.at:g}"

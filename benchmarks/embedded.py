@@ -32,16 +32,18 @@ from typing import TYPE_CHECKING, Any
 
 from answers import by_turns
 from quoth import Reader
-from quoth.answer.silence import stored_silence
+from quoth.answer.abstention import stored_silence
+from quoth.data import read
+from quoth.data.dataset import Dataset, Question
 from quoth.files import read_json, write_json
 from quoth.hub import find_model
-from quoth.score import file_bytes, hardware, span_quality
+from quoth.score.cost import file_bytes, hardware
+from quoth.score.quality import span_quality
 from quoth.score.thresholds import choices, cross_fitted, fit_silence
-from quoth.text import Dataset, Question, read
 from runtime import sample
 
 if TYPE_CHECKING:
-    from quoth.prune import PruneRecipe
+    from quoth.prune.recipe import PruneRecipe
 
 TUNED = {
     "best_f1": "F1 at best",
@@ -67,10 +69,10 @@ Facts = dict[str, Any]
 def make_rival(rival: str, run: Path, out: Path, words: Sequence[str]) -> Facts:
     """Tune and distil a model as the reader of a build was, or go on with that; what rival.json holds."""
     from quoth.cli.train import watch
-    from quoth.deploy.stages import read_build_recipe, training_data
-    from quoth.encoder.checkpoint import open_checkpoint
-    from quoth.prune import prune
-    from quoth.train import train
+    from quoth.experiments.build_reader import read_build_recipe, training_data
+    from quoth.model.checkpoint import open_checkpoint
+    from quoth.prune.schedule import prune
+    from quoth.train.run import train
 
     recipe = read_build_recipe(run / "recipe.toml", words)
     lessons, cut_lessons = training_data(run, recipe)
@@ -94,8 +96,8 @@ def make_rival(rival: str, run: Path, out: Path, words: Sequence[str]) -> Facts:
 
 def distillation(cut: PruneRecipe, model: Path, teacher: Path, layers: int) -> PruneRecipe:
     """The recipe of a cut, but that nothing is cut: all layers stay, and learn for all epochs of the recovery."""
+    from quoth.prune.hpo import Search
     from quoth.prune.recipe import Start, Target
-    from quoth.prune.search import Search
 
     start = Start(layers=layers)
     return replace(cut, model=str(model), teacher=str(teacher), target=Target(), start=start, search=Search())

@@ -33,11 +33,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from quoth.encoder import Encoder, LayerShape, Shape
-from quoth.heads import SpanHead
-from quoth.score import hardware
-from quoth.text.packed import Packed, pack
-from quoth.train.spans import span_loss
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.heads.linear import SpanHead
+from quoth.score.cost import hardware
+from quoth.tasks.span_data import span_loss
+from quoth.windows.packed import Packed, pack
 
 # Every 5th percentile of the window lengths of a third of SQuAD's train set (step 128, question ≤ 64).
 LENGTHS = (36, 75, 94, 108, 117, 125, 131, 137, 144, 151, 158, 166, 174, 182, 192, 203, 217, 236, 262, 300, 384)

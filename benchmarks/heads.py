@@ -22,14 +22,16 @@ from accelerate import Accelerator
 from torch.utils.flop_counter import FlopCounterMode
 
 from encoder import SHAPES
-from quoth.encoder import Encoder, Model, Shape
-from quoth.heads import SpanHead
-from quoth.score import hardware
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import Shape
+from quoth.heads.linear import SpanHead
+from quoth.model.model import Model
+from quoth.score.cost import hardware
+from quoth.tasks.span_data import Feed
 from quoth.train.frozen import FrozenLoop
+from quoth.train.harness import EVERY
 from quoth.train.loop import task_loss
-from quoth.train.run import EVERY
 from quoth.train.settings import Frozen
-from quoth.train.spans import Feed
 from train import examples, peak
 
 # Every pooling, compression, 1×N CNN and layer-attention row of papers 2 and 4.

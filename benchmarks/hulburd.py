@@ -97,10 +97,10 @@ def timing(rows: Sequence[Row], rates: dict[str, float], options: argparse.Names
     from accelerate import Accelerator
 
     from quoth.answer.reader import Reader
-    from quoth.encoder.runner import TorchRunner
-    from quoth.train import build_model, prepare
+    from quoth.runtime.torch_runner import TorchRunner
+    from quoth.tasks.span_data import Feed
+    from quoth.train.build import build_model, prepare
     from quoth.train.loop import Loop
-    from quoth.train.spans import Feed
 
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     device = accelerator.device

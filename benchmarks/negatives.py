@@ -56,8 +56,8 @@ def work(name: str, recipe: list[str], out: str, until: float) -> tuple[str, Fac
     """One run: its scores or, under `error`, why it has none."""
     import torch
 
-    from quoth.train import make_recipe, train
-    from quoth.train.recipe import override
+    from quoth.train.recipe import make_recipe, override
+    from quoth.train.run import train
 
     torch.set_num_threads(1)
     if time.time() > until:

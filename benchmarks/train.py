@@ -19,15 +19,23 @@ import torch
 from accelerate import Accelerator
 
 from encoder import SHAPES, Contender, free, quoth_contenders, race, window_lengths
-from quoth.encoder import Encoder, Model, Shape
-from quoth.heads import SpanHead
-from quoth.score import hardware
-from quoth.text import Windows
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import Shape
+from quoth.heads.linear import SpanHead
+from quoth.model import apply
+from quoth.model.model import Model
+from quoth.score.cost import hardware
+from quoth.tasks.span_data import Examples, Feed
+from quoth.train.harness import EVERY
 from quoth.train.loop import Loop
-from quoth.train.run import EVERY
 from quoth.train.settings import Optimisation
-from quoth.train.spans import Examples, Feed
-from quoth.tune import Adapters, BitFit, Freeze, Full, LoRA, Tuning, apply
+from quoth.tune.adapters import Adapters
+from quoth.tune.bitfit import BitFit
+from quoth.tune.freeze import Freeze
+from quoth.tune.full import Full
+from quoth.tune.lora import LoRA
+from quoth.tune.tuning import Tuning
+from quoth.windows.columns import Windows
 
 BARE = "bare step, all weights"
 TUNINGS: dict[str, Callable[[int], Tuning]] = {

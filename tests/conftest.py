@@ -9,6 +9,8 @@ import torch
 
 from quoth.cli import main
 
+pytest_plugins = ["support.tokenizers_by_kind", "support.tuning", "support.exported"]
+
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # for the tests of kernels
 
@@ -24,15 +26,17 @@ def minilm() -> Path:
 
 @pytest.fixture(scope="session")
 def span_model(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Quoth folder: MiniLM-L6 with the span head of tests/data."""
+    """A Quoth folder: MiniLM-L6 with the span head of tests/fixtures."""
     from safetensors.torch import load_file
 
-    from quoth.encoder import Model, load, save
-    from quoth.heads import SpanHead
+    from quoth.heads.linear import SpanHead
+    from quoth.model.loading import load
+    from quoth.model.model import Model
+    from quoth.model.saving import save
 
     loaded = load(minilm)
     head = SpanHead(loaded.encoder.shape.hidden)
-    weights = load_file(Path(__file__).parent / "data/span_head.safetensors")
+    weights = load_file(Path(__file__).parent / "fixtures/span_head.safetensors")
     head.load_state_dict({name.removeprefix("head."): value for name, value in weights.items()})
     folder = tmp_path_factory.mktemp("models") / "minilm-span"
     save(Model(loaded.encoder, head, origin=loaded.origin), folder)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
-from quoth.train import train
+from quoth.train.run import train
 from train.material import FACTS, assert_same_weights, environment, make_model, make_questions
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from quoth import Reader
-from quoth.deploy.export import export
-from quoth.score import file_bytes, score_squad2
-from quoth.text import read
+from quoth.data import read
+from quoth.export.export import export
+from quoth.score.cost import file_bytes
+from quoth.score.squad import score_squad2
 from train.material import SOURCES, make_questions
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"

@@ -19,7 +19,8 @@ def test_plain_quoth_never_imports_torch():
 import sys
 for name in ("torch", "transformers", "accelerate", "datasets"):
     sys.modules[name] = None            # importing it is an ImportError from here on
-import quoth.cli, quoth.text, quoth.answer, quoth.score, quoth.encoder
+import quoth.cli, quoth.data, quoth.augment, quoth.windows, quoth.runtime, quoth.search
+import quoth.model, quoth.answer, quoth.score, quoth.encoder
 from quoth import Reader
 """
     result = python(code)

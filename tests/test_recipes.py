@@ -8,16 +8,20 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from quoth.deploy.stages import read_build_recipe
-from quoth.encoder import Encoder, LayerShape, Model, Shape
+from quoth.data.glue import read_glue
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.experiments.build_reader import read_build_recipe
 from quoth.heads import build_head
 from quoth.heads.mlm import mlm_table
-from quoth.prune import Parameters, read_prune_recipe
+from quoth.model import apply
+from quoth.model.model import Model
+from quoth.prune.cost import Parameters
 from quoth.prune.plan import plan_rounds
-from quoth.text import read_glue
-from quoth.train import read_recipe
-from quoth.train.settings import Negatives
-from quoth.tune import apply, build_tuning
+from quoth.prune.recipe import read_prune_recipe
+from quoth.tasks.settings import Negatives
+from quoth.train.recipe import read_recipe
+from quoth.tune import build_tuning
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 PRUNING = FOLDER / "prune.toml"

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import transformers
 
-from quoth.text.packed import pack
+from quoth.windows.packed import pack
 
 SMALL = {
     "vocab_size": 97,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from quoth.answer import Reader
-from quoth.text import Tokens
+from quoth.answer.reader import Reader
+from quoth.windows.tokenizer import Tokens
 
 
 class Planted:

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quoth.answer import Answer, QuothWarning, SpanLogits, decode
-from quoth.answer.pairs import best_pairs, sliding_max
-from quoth.errors import QuothError
+from quoth.answer import decode
+from quoth.answer.answer import Answer
+from quoth.answer.best_pairs import best_pairs, sliding_max
+from quoth.errors import QuothError, QuothWarning
+from quoth.runtime.logits import SpanLogits
 
 RULES = ("devlin", "probability", "bertvision")
 

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quoth.answer import Reader, SpanLogits, decode, pipeline_answers
-from quoth.text import Question, Tokens, make_windows
+from quoth.answer import decode
+from quoth.answer.pipeline_rule import pipeline_answers
+from quoth.answer.reader import Reader
+from quoth.data.dataset import Question
+from quoth.runtime.logits import SpanLogits
+from quoth.windows.questions import make_windows
+from quoth.windows.tokenizer import Tokens
 
 ODD = "aé ßİ.,'\n\r\t\0\u0301\u200d\u3000東京서אוم😀👍🏽‍1-[]"
 texts = st.text(alphabet=ODD, min_size=1, max_size=120) | st.text(min_size=1, max_size=60)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quoth.answer import Answer, QuothWarning, SpanLogits, pipeline_answers
-from quoth.answer.pipeline_rule import word_spans
-from quoth.errors import QuothError
+from quoth.answer.answer import Answer
+from quoth.answer.pipeline_rule import pipeline_answers, word_spans
+from quoth.errors import QuothError, QuothWarning
+from quoth.runtime.logits import SpanLogits
 
 
 def random_case(rng, wordless=0.1):

@@ -10,12 +10,13 @@ import torch
 import transformers
 
 from quoth import QuothError, Reader
-from quoth.answer.foreign import TransformersRunner
-from quoth.encoder import load, save_hugging_face
-from quoth.text import Question
+from quoth.data.dataset import Question
+from quoth.model.loading import load
+from quoth.model.saving import save_hugging_face
+from quoth.runtime.transformers_runner import TransformersRunner
 from tiny import hugging_face
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[1] / "fixtures"
 ASKED = json.loads((DATA / "questions.json").read_text())
 PAIRS = [(ASKED["questions"][q], ASKED["passages"][p]) for p, q in ASKED["pairs"]]
 PIPELINE = json.loads((DATA / "pipeline_answers.json").read_text())

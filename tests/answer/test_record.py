@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quoth.answer import Decoded
+from quoth.answer.decode import Decoded
 from quoth.answer.record import read_answers, write_answers
+from quoth.data.dataset import Question
 from quoth.errors import QuothError
-from quoth.text import Question
 
 CONTEXT = "Änne\u2028saw “Rome” in\n1900."
 # quarters add and subtract exactly, so that an order is never a matter of rounding

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[1] / "fixtures"
 ASKED = json.loads((DATA / "questions.json").read_text())
 TEXT = ASKED["passages"][1]
 

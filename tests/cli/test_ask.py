@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from answer.planted import planted_reader
-from deploy.material import make_folder, shape, with_tokenizer
-from quoth.answer import Calibration, Silence
-from quoth.encoder import LayerShape
+from quoth.answer.abstention import Silence
+from quoth.answer.calibration import Calibration
+from quoth.encoder.shape import LayerShape
+from support.exporting import make_folder, shape, with_tokenizer
 
 FILLER = "The harbour was quiet, and nobody spoke of the weather.\n\n"
 TEXT = "In spring they kept a heron there.\n"
@@ -216,7 +217,7 @@ class TestLong:
     @classmethod
     def place(cls, tmp_path_factory, minilm):
         """20 MB of text with one heron in it, and a small exported model."""
-        from quoth.deploy.export import export
+        from quoth.export.export import export
 
         place = tmp_path_factory.mktemp("long")
         half = FILLER * (10_000_000 // len(FILLER))

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 import quoth as quoth_package
-from quoth.encoder import Encoder, Model, Shape, load, save
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import Shape
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save
 from tiny import hugging_face
 
 OPTBERT_43M = {

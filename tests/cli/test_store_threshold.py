@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from deploy.material import make_folder, shape, with_tokenizer
 from quoth import Reader
-from quoth.encoder import LayerShape
-from quoth.score import span_quality
-from quoth.text import read
+from quoth.data import read
+from quoth.encoder.shape import LayerShape
+from quoth.score.quality import span_quality
+from support.exporting import make_folder, shape, with_tokenizer
 from train.material import make_questions
 
 

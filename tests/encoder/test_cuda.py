@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from quoth.encoder import Encoder, LayerShape, Shape, Style
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.encoder.style import Style
 from tiny import batch, random_windows
 
 pytestmark = [

@@ -8,7 +8,8 @@ import pytest
 import torch
 import transformers
 
-from quoth.encoder import load, save, save_hugging_face
+from quoth.model.loading import load
+from quoth.model.saving import save, save_hugging_face
 from tiny import CONFIGS, LENGTHS, STEMS, batch, hugging_face, random_windows, split
 
 FAMILIES = list(CONFIGS)

@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quoth import QuothError
-from quoth.encoder import Encoder, LayerShape, Shape, Style, load
 from quoth.encoder.attention import SLACK, buckets_by_length
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.encoder.style import Style
+from quoth.model.loading import load
 from tiny import batch, hugging_face, random_windows, split
 
 IRREGULAR = Shape(

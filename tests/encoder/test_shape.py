@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quoth import QuothError
-from quoth.encoder import Encoder, LayerShape, Model, Shape, read_shape
-from quoth.heads import SpanHead
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape, read_shape
+from quoth.heads.linear import SpanHead
+from quoth.model.model import Model
 
 BASE = Shape.uniform(layers=12, hidden=768, heads=12)
 OPTBERT_99M = tuple(

@@ -7,9 +7,14 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from quoth import QuothError
-from quoth.encoder import Encoder, Model, Shape, load, save, save_hugging_face
-from quoth.heads import ContextCNN, build_head
-from quoth.text.packed import pack
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import Shape
+from quoth.heads import build_head
+from quoth.heads.cacnn import ContextCNN
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save, save_hugging_face
+from quoth.windows.packed import pack
 from tiny import batch, random_windows
 
 LENGTHS = (1, 7, 2, 70, 3, 33, 32, 1)

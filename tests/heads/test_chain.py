@@ -12,9 +12,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from quoth import QuothError
-from quoth.encoder import Encoder, Model, Shape, Style, load, save, save_hugging_face
-from quoth.heads import SpanHead, build_head
-from quoth.text.packed import pack
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import Shape
+from quoth.encoder.style import Style
+from quoth.heads import build_head
+from quoth.heads.linear import SpanHead
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save, save_hugging_face
+from quoth.windows.packed import pack
 from tiny import batch, random_windows
 
 LENGTHS = (1, 9, 2, 40, 3, 17)

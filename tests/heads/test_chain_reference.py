@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from heads.loops import window_logits
 from quoth.heads import build_head
-from quoth.text.packed import pack
+from quoth.windows.packed import pack
 
 HIDDEN, LAYERS = 11, 3
 LINES = [

@@ -8,8 +8,8 @@ import torch
 
 from quoth.heads import build_head
 from quoth.heads.step import stack
-from quoth.text.packed import pack
-from quoth.train.spans import span_loss
+from quoth.tasks.span_data import span_loss
+from quoth.windows.packed import pack
 
 pytestmark = [
     pytest.mark.cuda,

@@ -66,7 +66,7 @@ def test_gelu_linear(layers, tokens, width, each, layer_first, monkeypatch):
 
 @pytest.mark.parametrize("lengths", [(1,), (5, 64, 1, 17)])
 def test_span_loss(lengths):
-    from quoth.train.span_kernel import span_loss
+    from quoth.tasks.span_kernel import span_loss
 
     torch.manual_seed(len(lengths))
     logits = (3 * torch.randn(sum(lengths), 2, device=GPU)).requires_grad_()

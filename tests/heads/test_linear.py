@@ -7,8 +7,14 @@ import pytest
 import torch
 
 from quoth import QuothError
-from quoth.encoder import Encoder, Model, Shape, Style, load, save
-from quoth.heads import ClassHead, SpanHead, build_head
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import Shape
+from quoth.encoder.style import Style
+from quoth.heads import build_head
+from quoth.heads.linear import ClassHead, SpanHead
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save
 from tiny import batch, random_windows
 
 LENGTHS = (1, 30, 2, 17, 3)

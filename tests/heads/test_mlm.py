@@ -12,15 +12,21 @@ from safetensors.torch import load_file, save_file
 
 from prune.shapes import random_alpha, random_keep, shapes
 from quoth import QuothError
-from quoth.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
-from quoth.heads import MlmHead, build_head
-from quoth.heads.mlm import mlm_table
-from quoth.prune import Gates, cut, gated
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.heads import build_head
+from quoth.heads.mlm import MlmHead, mlm_table
+from quoth.model import apply
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save, save_hugging_face
+from quoth.prune import cut
 from quoth.prune.dimensions import axes
-from quoth.text.masked import NOTHING, Masked
+from quoth.prune.gates import Gates, gated
+from quoth.tasks.pretrain import pretrain_loss
 from quoth.train.loop import task_loss
-from quoth.train.pretrain import pretrain_loss
-from quoth.tune import Freeze, apply
+from quoth.tune.freeze import Freeze
+from quoth.windows.masked import NOTHING, Masked
 from tiny import SMALL, batch, hugging_face, random_windows
 
 LENGTHS = (9, 31, 2, 17)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from quoth.heads import build_head
-from quoth.text.packed import pack
+from quoth.windows.packed import pack
 
 QUESTIONS = 32
 # line, size of the states, learning rate

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from quoth.prune import Parameters, betas
-from quoth.prune.lesson import Lesson
+from quoth.prune.cost import Parameters, betas
 from quoth.prune.loops import GateLoop
 from quoth.prune.penalty import make_penalty
 from quoth.prune.recipe import GateSettings
-from quoth.text import Windows
-from quoth.train.spans import Examples, Feed
+from quoth.tasks.span_data import Examples, Feed
+from quoth.train.distillation import Lesson
+from quoth.windows.columns import Windows
 
 CPU = torch.device("cpu")
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 
 import torch
 
-from quoth.encoder import Encoder, LayerShape, Model, Shape
-from quoth.heads import ClassHead, SpanHead
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.heads.linear import ClassHead, SpanHead
+from quoth.model.model import Model
 
 WIDTH, COPIES = 5, 6
 LAYER = LayerShape(heads=5, key=6, value=7, ffn=12)

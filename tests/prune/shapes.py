@@ -3,9 +3,12 @@
 import torch
 from hypothesis import strategies as st
 
-from quoth.encoder import Encoder, LayerShape, Model, Shape, Style
-from quoth.heads import ClassHead, SpanHead
-from quoth.prune import sizes
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.encoder.style import Style
+from quoth.heads.linear import ClassHead, SpanHead
+from quoth.model.model import Model
+from quoth.prune.dimensions import sizes
 from tiny import batch, random_windows
 
 LENGTHS = (7, 1, 12, 7)

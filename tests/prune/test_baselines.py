@@ -4,10 +4,15 @@ import pytest
 import torch
 
 from prune.shapes import make_batch, make_model, outputs
-from quoth.encoder import LayerShape, Shape, load, save
+from quoth.encoder.shape import LayerShape, Shape
 from quoth.errors import QuothError
-from quoth.prune import Flops, Gates, Parameters, cut, drop_layers, factorise, magnitudes, sizes, uniform
-from quoth.prune.baselines import layers_for, layers_kept, untrained
+from quoth.model.loading import load
+from quoth.model.saving import save
+from quoth.prune import cut
+from quoth.prune.baselines import drop_layers, factorise, layers_for, layers_kept, magnitudes, uniform, untrained
+from quoth.prune.cost import Flops, Parameters
+from quoth.prune.dimensions import sizes
+from quoth.prune.gates import Gates
 
 SHAPE = Shape(23, 16, 2, 12, 12, (LayerShape(2, 3, 4, 10), LayerShape(4, 2, 2, 8), LayerShape(2, 6, 6, 20)))
 

@@ -4,9 +4,14 @@ import json
 
 import pytest
 
-from quoth.encoder import Encoder, LayerShape, Model, Shape, load, save
-from quoth.prune import read_prune_recipe
-from quoth.train import make_recipe, train
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save
+from quoth.prune.recipe import read_prune_recipe
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from train.material import make_model, make_questions, table
 
 SHORT = ("gates.steps=2", "gates.windows=8", "recovery.epochs=0.2", "recovery.windows=8")

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 
 from prune.shapes import shapes
 from quoth import QuothError
-from quoth.encoder import Encoder, LayerShape, Model, Shape
-from quoth.prune import Flops, Parameters, axes, betas, sizes, with_sizes
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.model.model import Model
+from quoth.prune.cost import Flops, Parameters, betas
+from quoth.prune.dimensions import axes, sizes, with_sizes
 
 BASE = Shape.uniform(layers=12, hidden=768, heads=12)
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from prune.shapes import make_batch, make_model, outputs, random_alpha, random_keep
-from quoth.encoder import LayerShape, Shape
-from quoth.prune import Gates, cut, gated
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.prune import cut
+from quoth.prune.gates import Gates, gated
 
 pytestmark = [
     pytest.mark.cuda,

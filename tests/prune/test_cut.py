@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 
 from prune.shapes import HEADS, make_batch, make_model, outputs, random_alpha, random_keep, shapes
 from quoth import QuothError
-from quoth.encoder import Encoder, LayerShape, Model, Shape, load, save, save_hugging_face
-from quoth.heads import Chain, SpanHead
-from quoth.prune import Gates, axes, cut, fold, gated, sizes, with_sizes
-from quoth.tune import Freeze, apply
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.heads.chain import Chain
+from quoth.heads.linear import SpanHead
+from quoth.model import apply
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save, save_hugging_face
+from quoth.prune import cut
+from quoth.prune.cut import fold
+from quoth.prune.dimensions import axes, sizes, with_sizes
+from quoth.prune.gates import Gates, gated
+from quoth.tune.freeze import Freeze
 from tiny import batch, hugging_face, random_windows
 
 SHAPE = Shape(23, 16, 2, 8, 8, (LayerShape(3, 4, 2, 5), LayerShape(2, 1, 3, 6)))

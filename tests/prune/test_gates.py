@@ -7,10 +7,16 @@ from hypothesis import strategies as st
 
 from prune.shapes import HEADS, make_batch, make_model, outputs, random_alpha, random_keep, shapes
 from quoth import QuothError
-from quoth.encoder import Encoder, LayerShape, Model, Shape
-from quoth.heads import Chain, ContextCNN
-from quoth.prune import Gates, gated, gated_weights, norm_shift
-from quoth.tune import Adapters, LoRA, apply
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.heads.cacnn import ContextCNN
+from quoth.heads.chain import Chain
+from quoth.model import apply
+from quoth.model.model import Model
+from quoth.prune.gates import Gates, gated, gated_weights
+from quoth.prune.shift import norm_shift
+from quoth.tune.adapters import Adapters
+from quoth.tune.lora import LoRA
 
 SHAPE = Shape(23, 16, 2, 8, 8, (LayerShape(3, 4, 2, 5), LayerShape(2, 1, 3, 6)))
 KINDS = ("all", "h", "f", "a", "k", "v", "hf")

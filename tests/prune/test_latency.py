@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from quoth.encoder import LayerShape, Shape
+from quoth.encoder.shape import LayerShape, Shape
 from quoth.errors import QuothError
-from quoth.prune import Gates, Latency, betas, choose, measure_latency, sizes, with_sizes
-from quoth.prune.latency import _fit, _grid
+from quoth.prune.allocate import allocate
+from quoth.prune.cost import betas
+from quoth.prune.dimensions import sizes, with_sizes
+from quoth.prune.gates import Gates
+from quoth.prune.latency import Latency, _fit, _grid, measure_latency
 
 SHAPE = Shape(23, 64, 2, 32, 32, (LayerShape(2, 16, 16, 64), LayerShape(2, 8, 24, 48)))
 
@@ -47,7 +50,7 @@ def test_elements_can_be_chosen_by_it():
     made = Latency("cpu", 1, 1, (0, 0, 0, 1e-3, 1e-3, 0, 0), (0, 0, 0, 1e-3), 0.0)
     assert made(SHAPE) == pytest.approx(1e-3 * (32 * 2 * 32 + 32 * 64 + 32 * 2 * 32 + 32 * 48))
     assert betas(made, SHAPE)["a0"] == pytest.approx(1)
-    keep = choose(Gates(SHAPE).scores(), SHAPE, made, 0.5 * made(SHAPE))
+    keep = allocate(Gates(SHAPE).scores(), SHAPE, made, 0.5 * made(SHAPE))
     left = with_sizes(SHAPE, {name: int(mask.sum()) for name, mask in keep.items()})
     assert made(left) <= 0.5 * made(SHAPE)
 

@@ -8,7 +8,11 @@ import torch
 from prune.learning import learn, make_feed
 from prune.planted import plant
 from prune.shapes import make_batch, outputs
-from quoth.prune import Parameters, choose, cut, magnitudes, with_sizes
+from quoth.prune import cut
+from quoth.prune.allocate import allocate
+from quoth.prune.baselines import magnitudes
+from quoth.prune.cost import Parameters
+from quoth.prune.dimensions import with_sizes
 
 WORDS = {"windows": 32, "gamma": 1.5e-3, "rate": 1e-2, "steps": 800}
 
@@ -17,7 +21,7 @@ def found(planted, scores):
     """What stays if as much is cut as is useless."""
     shape, cost = planted.model.encoder.shape, Parameters()
     left = with_sizes(shape, {name: int(planted.keep[name].sum()) for name in scores})
-    return choose(scores, shape, cost, cost(left))
+    return allocate(scores, shape, cost, cost(left))
 
 
 def wrong(planted, keep):

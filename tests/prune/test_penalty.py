@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from prune.shapes import make_batch, make_model, outputs, random_alpha
-from quoth.encoder import LayerShape, Shape
-from quoth.prune import Parameters, betas, gated, make_penalty
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.prune.cost import Parameters, betas
+from quoth.prune.gates import gated
+from quoth.prune.penalty import make_penalty
 
 SHAPE = Shape(23, 16, 2, 6, 6, (LayerShape(2, 3, 4, 5), LayerShape(3, 2, 2, 7)))
 BETA = betas(Parameters(), SHAPE)

@@ -5,7 +5,8 @@ import torch
 
 from prune.planted import plant
 from prune.shapes import make_batch, outputs
-from quoth.prune import axes, cut, sizes
+from quoth.prune import cut
+from quoth.prune.dimensions import axes, sizes
 
 SEEDS = (0, 1, 2)
 KINDS = "hakvf"

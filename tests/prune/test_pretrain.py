@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from quoth.encoder import load
 from quoth.errors import QuothError
-from quoth.prune import make_prune_recipe, prune
+from quoth.model.loading import load
+from quoth.prune.recipe import make_prune_recipe
+from quoth.prune.schedule import prune
 from quoth.train.fit import fit_heads
 from train.material import FACTS, make_model
 

@@ -12,15 +12,21 @@ import torch
 
 from quoth import Reader
 from quoth.answer.record import read_answers
-from quoth.encoder import load, save
+from quoth.data import read
 from quoth.errors import QuothError
-from quoth.heads import ContextCNN
-from quoth.prune import Latency, Parameters, make_prune_recipe, prune
+from quoth.heads.cacnn import ContextCNN
+from quoth.model.loading import load
+from quoth.model.saving import save
+from quoth.prune.cost import Parameters
+from quoth.prune.latency import Latency
 from quoth.prune.loops import GateLoop
 from quoth.prune.plan import plan_rounds
-from quoth.score import score_squad2
-from quoth.text import read
-from quoth.train import Interrupted, make_recipe, train
+from quoth.prune.recipe import make_prune_recipe
+from quoth.prune.schedule import prune
+from quoth.score.squad import score_squad2
+from quoth.train.harness import Interrupted
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from train.material import assert_same_weights, make_model, make_questions, table
 
 

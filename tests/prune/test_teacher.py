@@ -8,15 +8,20 @@ import pytest
 import torch
 
 from prune.shapes import make_batch
-from quoth.encoder import Model, load, save
 from quoth.errors import QuothError
-from quoth.heads import ClassHead, SpanHead
-from quoth.prune import Blend, Lesson, make_prune_recipe, prune
-from quoth.prune.lesson import soft_loss
+from quoth.heads.linear import ClassHead, SpanHead
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save
 from quoth.prune.loops import RecoveryLoop
+from quoth.prune.recipe import make_prune_recipe
+from quoth.prune.schedule import prune
 from quoth.prune.teacher import find_teacher
-from quoth.text import Tokens
-from quoth.train import make_recipe, prepare, train
+from quoth.train.build import prepare
+from quoth.train.distillation import Blend, Lesson, soft_loss
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
+from quoth.windows.tokenizer import Tokens
 from train.material import assert_same_weights, make_model, make_questions, table
 
 DIFFERENT = {"num_hidden_layers": 4, "seed": 5, "initializer_range": 0.3}

@@ -13,15 +13,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from quoth.answer import area_under_risk_coverage, fit_calibration, risk_coverage
+from quoth.answer.answer import Answer
+from quoth.answer.calibration import area_under_risk_coverage, fit_calibration, risk_coverage
 from quoth.answer.record import Recorded, read_answers
-from quoth.answer.spans import Answer
+from quoth.data import read
+from quoth.data.dataset import Question
 from quoth.errors import QuothError
-from quoth.score import score_squad2
 from quoth.score.analysis import calibration, outcome, run_facts
 from quoth.score.slices import QUESTION_WORDS, question_word, slicings
+from quoth.score.squad import score_squad2
 from quoth.score.together import analyse_runs, together_facts
-from quoth.text import Question, read
 
 # --- ten questions with known outcomes ------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quoth.errors import QuothError
-from quoth.score import bootstrap, compare
+from quoth.score import compare
+from quoth.score.compare import bootstrap
 
 scores = st.lists(st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 2 / 3, 0.8, 1.0]), min_size=1, max_size=30)
 

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from quoth.score import Cost, file_bytes, hardware, peak_memory
+from quoth.score.cost import Cost, file_bytes, hardware, peak_memory
 
 
 def test_a_cost_is_json():

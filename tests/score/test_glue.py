@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from quoth.errors import QuothError
-from quoth.score import glue_score
-from quoth.score.glue import METRICS, accuracy, f1, matthews, pearson, spearman
+from quoth.score.glue import METRICS, accuracy, f1, glue_score, matthews, pearson, spearman
 
 classes = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=60)
 few = st.sampled_from([0.0, 1.0, 2.5, -3.0])

@@ -18,14 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quoth.data.normalise import normalise
 from quoth.errors import QuothError
-from quoth.score import (
-    average_precisions,
-    best_thresholds,
-    normalise,
-    score_squad1,
-    score_squad2,
-)
+from quoth.score.squad import average_precisions, best_thresholds, score_squad1, score_squad2
 
 
 class Question(NamedTuple):

@@ -3,7 +3,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from quoth.train import make_recipe, train
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from train.cache_material import recipe
 from train.heads_material import HEADS, frozen_table
 from train.material import make_model, make_questions

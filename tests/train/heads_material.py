@@ -4,7 +4,7 @@ import gzip
 import os
 import signal
 
-from quoth.train import Status
+from quoth.train.log import Status
 from train.material import log_lines, table
 
 # Kinds that read different layers, two with dropout (cnn), some with settings of their own.

@@ -12,7 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from quoth.train import make_recipe
+from quoth.train.recipe import make_recipe
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 SOURCES = Path(__file__).parents[2] / "src"

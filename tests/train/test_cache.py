@@ -12,12 +12,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quoth.encoder import load
+from quoth.data import read
 from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
-from quoth.text import Tokens, make_windows, read
-from quoth.train import Interrupted, Status, make_recipe, train
+from quoth.model.loading import load
 from quoth.train.cache import EVALUATION, TRAINING, Cache, Plan, fill_cache
+from quoth.train.harness import Interrupted
+from quoth.train.log import Status
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
+from quoth.windows.questions import make_windows
+from quoth.windows.tokenizer import Tokens
 from train.cache_material import HEADS, HIDDEN, LAYERS, ROWS, assert_same_stages, recipe
 from train.material import farthest
 

@@ -8,7 +8,8 @@ import sys
 import time
 from contextlib import suppress
 
-from quoth.train import make_recipe, train
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from train.cache_material import HEADS, assert_same_stages, recipe
 from train.material import environment, farthest
 

@@ -12,14 +12,20 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from quoth.encoder import load, save_hugging_face
+from quoth.data import read
+from quoth.data.glue import read_glue
 from quoth.errors import QuothError
-from quoth.text import Tokens, make_windows, read, read_glue
-from quoth.text.pairs import make_pairs
-from quoth.train import build_model, make_recipe, prepare, train
-from quoth.train.classes import ClassData, class_data, class_loss, class_quality
-from quoth.train.settings import Data
-from quoth.train.spans import part_of
+from quoth.model.loading import load
+from quoth.model.saving import save_hugging_face
+from quoth.tasks.classes import ClassData, class_data, class_loss, class_quality
+from quoth.tasks.settings import Data
+from quoth.tasks.span_data import part_of
+from quoth.train.build import build_model, prepare
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
+from quoth.windows.questions import make_windows
+from quoth.windows.sentences import make_pairs
+from quoth.windows.tokenizer import Tokens
 from train.material import FACTS, farthest, make_recipe_file, table, weights
 
 PLAIN = {"kind": "class", "labels": 2}

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from quoth.train import Interrupted, make_recipe, train
+from quoth.train.harness import Interrupted
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from train.heads_material import HEADS, as_it_is, frozen_table
 from train.material import assert_same_weights, log_lines, table
 

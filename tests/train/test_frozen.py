@@ -7,16 +7,19 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from quoth.encoder import load
 from quoth.heads import build_head
-from quoth.text import Batches
-from quoth.train import Interrupted, Status, build_model, make_recipe, prepare, train
+from quoth.model.loading import load
+from quoth.tasks.span_data import Feed
+from quoth.train.build import build_model, prepare
 from quoth.train.frozen import FrozenLoop, Shared
+from quoth.train.harness import Interrupted
+from quoth.train.log import Status
 from quoth.train.loop import seed_of, task_loss
 from quoth.train.optimiser import rate_at
-from quoth.train.run import make_accelerator
+from quoth.train.recipe import make_recipe
+from quoth.train.run import make_accelerator, train
 from quoth.train.settings import Frozen
-from quoth.train.spans import Feed
+from quoth.windows.batches import Batches
 from train.heads_material import AT, HEADS, after, answers, as_it_is, head_losses
 from train.material import assert_same_weights, weights
 

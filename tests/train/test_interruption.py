@@ -13,9 +13,11 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from quoth.errors import QuothError
-from quoth.train import Interrupted, Status, make_recipe, read_recipe, train
 from quoth.train.guard import Stop, only_one
-from quoth.train.log import Log
+from quoth.train.harness import Interrupted
+from quoth.train.log import Log, Status
+from quoth.train.recipe import make_recipe, read_recipe
+from quoth.train.run import train
 from train.material import (
     assert_same_weights,
     log_lines,

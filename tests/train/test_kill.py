@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from safetensors.torch import load_file
 
-from quoth.train import make_recipe
+from quoth.train.recipe import make_recipe
 from train.material import assert_same_weights, losses, make_model, quoth, start, table
 
 SEED = 20260731

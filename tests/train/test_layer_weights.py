@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from quoth.encoder import load
+from quoth.data import read
 from quoth.heads import build_head
-from quoth.text import Tokens, make_windows, read
-from quoth.train import make_recipe, train
+from quoth.model.loading import load
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from quoth.train.weights import LayerWeights
+from quoth.windows.questions import make_windows
+from quoth.windows.tokenizer import Tokens
 from train.heads_material import as_it_is
 from train.material import make_model, table
 

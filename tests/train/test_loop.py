@@ -9,15 +9,17 @@ import torch
 import torch.nn.functional as F
 
 from quoth import Reader
-from quoth.encoder import load
-from quoth.encoder.model import save
+from quoth.data import read
 from quoth.errors import QuothError
-from quoth.text import Batches, read
-from quoth.train import build_model, make_recipe, prepare, train
+from quoth.model.loading import load
+from quoth.model.saving import save
+from quoth.tasks.span_data import Feed
+from quoth.train.build import build_model, prepare
 from quoth.train.loop import Loop, _has_idle, make_batches, seed_of, task_loss
-from quoth.train.run import make_accelerator
+from quoth.train.recipe import make_recipe
+from quoth.train.run import make_accelerator, train
 from quoth.train.settings import Optimisation
-from quoth.train.spans import Feed
+from quoth.windows.batches import Batches
 from train.material import assert_same_weights, log_lines, make_model, table, weights
 
 # A shift of all logits of a window changes no softmax, nor does one of all keys change attention. So the gradients of

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
 from quoth import QuothError
-from quoth.text import Tokens, Windows
-from quoth.text.masked import NOTHING
-from quoth.train.masking import MaskedFeed, Vocabulary, _hash, choose_words, vocabulary
-from quoth.train.spans import Examples
+from quoth.tasks.masking import MaskedFeed, Vocabulary, _hash, choose_words, vocabulary
+from quoth.tasks.span_data import Examples
+from quoth.windows.columns import Windows
+from quoth.windows.masked import NOTHING
+from quoth.windows.tokenizer import Tokens
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 500
 WORDS = Vocabulary(MASK, VOCAB, (0, CLS, SEP, MASK))

@@ -5,11 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from quoth.augment.negatives import make_negatives
+from quoth.data import read
 from quoth.errors import QuothError
-from quoth.text import Tokens, read
-from quoth.text.negatives import make_negatives
-from quoth.train import Interrupted, build_model, make_recipe, prepare, train
-from quoth.train.spans import part_of, span_examples
+from quoth.tasks.span_data import part_of, span_examples
+from quoth.train.build import build_model, prepare
+from quoth.train.harness import Interrupted
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
+from quoth.windows.tokenizer import Tokens
 from train.material import assert_same_weights, losses, table
 from train.test_interruption import after, checkpoint
 

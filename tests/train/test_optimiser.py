@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from quoth.train import build_model, make_recipe
+from quoth.train.build import build_model
 from quoth.train.optimiser import make_optimiser, rate_at
+from quoth.train.recipe import make_recipe
 from quoth.train.settings import Optimisation
 from train.material import table
 

@@ -12,18 +12,22 @@ import torch
 import torch.nn.functional as F
 
 from quoth import QuothError
-from quoth.encoder import load, save
-from quoth.encoder.checkpoint import open_checkpoint
-from quoth.heads import MlmHead
-from quoth.text import Tokens
-from quoth.text.masked import NOTHING
-from quoth.text.neighbours import make_neighbours
-from quoth.train import Interrupted, Status, build_model, make_recipe, prepare, train
+from quoth.heads.mlm import MlmHead
+from quoth.model.checkpoint import open_checkpoint
+from quoth.model.loading import load
+from quoth.model.saving import save
+from quoth.tasks.masking import MaskedFeed
+from quoth.tasks.pretrain import PretrainEvaluation, text_data
+from quoth.train.build import build_model, prepare
 from quoth.train.fit import SETTINGS, Fit, _flat, add_heads, fit_heads
+from quoth.train.harness import Interrupted
+from quoth.train.log import Status
 from quoth.train.loop import Loop, batch_at, task_loss
-from quoth.train.masking import MaskedFeed
-from quoth.train.pretrain import PretrainEvaluation, text_data
-from quoth.train.run import make_accelerator
+from quoth.train.recipe import make_recipe
+from quoth.train.run import make_accelerator, train
+from quoth.windows.masked import NOTHING
+from quoth.windows.nsp import make_neighbours
+from quoth.windows.tokenizer import Tokens
 from train.material import FACTS, assert_same_weights, make_model, table, weights
 
 PRETRAIN = {"task": "pretrain", "held_out": 0.2, "max_length": 48}
@@ -272,7 +276,7 @@ class TestEvaluation:
         assert scores["nsp_loss"] == pytest.approx(np.mean(following), rel=1e-6)
         assert scores["mlm_accuracy"] == pytest.approx(100 * right / count)
         assert scores["nsp_accuracy"] == pytest.approx(100 * followed / len(following))
-        monkeypatch.setattr("quoth.train.pretrain.CPU_TOKENS", 100)
+        monkeypatch.setattr("quoth.tasks.pretrain.CPU_TOKENS", 100)
         assert evaluation(model, "cpu", None)[1]["mlm_loss"] == pytest.approx(scores["mlm_loss"], rel=1e-6)
         assert not model.training
 

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from quoth.train import make_recipe, train
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from train.material import (
     assert_same_weights,
     environment,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from quoth.errors import QuothError
 from quoth.heads import build_head
-from quoth.train import make_recipe, read_recipe, train
-from quoth.train.recipe import TAKEN
+from quoth.train.recipe import TAKEN, make_recipe, read_recipe
+from quoth.train.run import train
 from train.material import table
 
 LEAST = {"model": "m", "data": {"train": "t.json"}}

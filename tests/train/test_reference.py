@@ -7,12 +7,13 @@ import torch.nn.functional as F
 import transformers
 
 from quoth.answer.decode import decode
-from quoth.answer.spans import SpanLogits
-from quoth.score import span_quality
-from quoth.train import build_model, make_recipe, prepare
+from quoth.runtime.logits import SpanLogits
+from quoth.score.quality import span_quality
+from quoth.tasks.span_data import Feed
+from quoth.train.build import build_model, prepare
 from quoth.train.loop import Loop
+from quoth.train.recipe import make_recipe
 from quoth.train.run import make_accelerator
-from quoth.train.spans import Feed
 from train.material import table
 
 STEPS, AN_EPOCH, RATE, WARM = 200, 61, 5e-5, 20

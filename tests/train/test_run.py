@@ -17,10 +17,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import quoth
 from quoth import Reader
 from quoth.answer.record import read_answers
-from quoth.encoder import load
-from quoth.score import score_squad2
-from quoth.text import read
-from quoth.train import Interrupted, Status, make_recipe, read_recipe, train
+from quoth.data import read
+from quoth.model.loading import load
+from quoth.score.squad import score_squad2
+from quoth.train.harness import Interrupted
+from quoth.train.log import Status
+from quoth.train.recipe import make_recipe, read_recipe
+from quoth.train.run import train
 from train.material import log_lines, losses, make_recipe_file, table, weights
 
 WINDOWS = 100 + 52  # an epoch, and 9 steps of 5 or 6

@@ -9,10 +9,13 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quoth.data import read
 from quoth.errors import QuothError
-from quoth.text import Tokens, make_windows, read, targets
-from quoth.train.settings import Data
-from quoth.train.spans import Feed, part_of, span_examples, span_loss
+from quoth.tasks.settings import Data
+from quoth.tasks.span_data import Feed, part_of, span_examples, span_loss
+from quoth.windows.labels import targets
+from quoth.windows.questions import make_windows
+from quoth.windows.tokenizer import Tokens
 from tiny import LENGTHS, batch, random_windows
 from train.material import make_questions
 

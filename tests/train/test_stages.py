@@ -9,11 +9,13 @@ import torch
 
 from quoth import Reader
 from quoth.answer.record import read_answers, write_answers
-from quoth.encoder import load
+from quoth.data import read
 from quoth.errors import QuothError
-from quoth.score import span_quality
-from quoth.text import read
-from quoth.train import Status, make_recipe, read_recipe, train
+from quoth.model.loading import load
+from quoth.score.quality import span_quality
+from quoth.train.log import Status
+from quoth.train.recipe import make_recipe, read_recipe
+from quoth.train.run import train
 from train.heads_material import AT, HEADS, answers, as_it_is, frozen_table
 from train.material import log_lines, make_model, make_recipe_file, weights
 

@@ -11,7 +11,9 @@ from contextlib import suppress
 import pytest
 
 from quoth.errors import QuothError
-from quoth.train import Interrupted, make_recipe, train
+from quoth.train.harness import Interrupted
+from quoth.train.recipe import make_recipe
+from quoth.train.run import train
 from train.heads_material import AT, HEADS, after, answers, as_it_is, frozen_table, head_losses
 from train.material import assert_same_weights
 

@@ -3,9 +3,20 @@
 import pytest
 import torch
 
-from quoth.encoder import Encoder, Model, Shape, Style, load, save
-from quoth.heads import SpanHead
-from quoth.tune import Adapters, BitFit, Freeze, LoRA, Shelf, apply, trained
+from quoth.encoder.encoder import Encoder
+from quoth.encoder.shape import Shape
+from quoth.encoder.style import Style
+from quoth.heads.linear import SpanHead
+from quoth.model import apply
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save
+from quoth.model.shared_base import SharedBase
+from quoth.model.tuned import trained
+from quoth.tune.adapters import Adapters
+from quoth.tune.bitfit import BitFit
+from quoth.tune.freeze import Freeze
+from quoth.tune.lora import LoRA
 from tiny import batch, random_windows
 
 pytestmark = [
@@ -57,7 +68,7 @@ def test_a_shelf_that_is_moved(tmp_path):
     shape = Shape.uniform(layers=2, hidden=24, heads=3, vocab=97)
     save(Model(Encoder(shape)), tmp_path / "base")
     packed = batch(*random_windows((7, 30, 12)))
-    shelf = Shelf(load(tmp_path / "base"))
+    shelf = SharedBase(load(tmp_path / "base"))
     for name, tuning in (("adapters", Adapters(4)), ("frozen", Freeze(1)), ("lora", LoRA(2))):
         model = load(tmp_path / "base")
         model.head = SpanHead(24)

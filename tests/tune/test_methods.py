@@ -10,9 +10,16 @@ import transformers
 from safetensors.torch import load_file
 
 from quoth import QuothError
-from quoth.encoder import load, save, save_hugging_face
-from quoth.heads import ClassHead, SpanHead
-from quoth.tune import Adapter, Adapters, Freeze, LoRA, LoRALinear, apply, installed, merge, save_peft
+from quoth.heads.linear import ClassHead, SpanHead
+from quoth.model import apply
+from quoth.model.loading import load
+from quoth.model.peft import save_peft
+from quoth.model.saving import save, save_hugging_face
+from quoth.model.tuned import merge
+from quoth.tune import inserted
+from quoth.tune.adapters import Adapter, Adapters
+from quoth.tune.freeze import Freeze
+from quoth.tune.lora import LoRA, LoRALinear
 from tiny import STEMS, batch, hugging_face, random_windows, split
 
 LENGTHS = (9, 40, 3)
@@ -182,7 +189,7 @@ class TestLoRA:
             before = torch.stack(model(packed))
             assert merge(model) is model
             torch.testing.assert_close(torch.stack(model(packed)), before, atol=1e-5, rtol=1e-5)
-        assert installed(model) is None
+        assert inserted(model.encoder) is None
         assert {type(module) for module in model.modules()} == {
             type(module) for module in load(bases / family).modules()
         } | {SpanHead}

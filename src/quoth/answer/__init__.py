@@ -1,7 +1,8 @@
 """Answers: `Reader`, decoding spans, "no answer" and its calibration, the rule of the old pipeline."""
 
-from quoth.answer.decode import Decoded, Rule, decode
-from quoth.answer.null import (
+from quoth.answer.abstention import Silence, store_silence
+from quoth.answer.answer import Answer
+from quoth.answer.calibration import (
     Calibration,
     Threshold,
     area_under_risk_coverage,
@@ -10,11 +11,12 @@ from quoth.answer.null import (
     fit_calibration,
     risk_coverage,
 )
+from quoth.answer.decode import Decoded, Rule, decode
+from quoth.answer.documents import Found, Hit
 from quoth.answer.pipeline_rule import pipeline_answers
 from quoth.answer.reader import Reader
-from quoth.answer.search import Found, Hit
-from quoth.answer.silence import Silence, store_silence
-from quoth.answer.spans import Answer, QuothWarning, SpanLogits
+from quoth.errors import QuothWarning
+from quoth.runtime.logits import SpanLogits
 
 __all__ = [
     "Answer",

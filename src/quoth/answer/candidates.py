@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from quoth.answer.best_pairs import best_pairs
 from quoth.answer.chunks import Chunk, chunks, log_probabilities
-from quoth.answer.pairs import best_pairs
-from quoth.answer.spans import Flags, Floats, Integers, SpanLogits
+from quoth.runtime.logits import Flags, Floats, Integers, SpanLogits
 
 if TYPE_CHECKING:
-    from quoth.text.windows import Windows
+    from quoth.windows.columns import Windows
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.spans import Flags, Floats, Integers, QuothWarning, SpanLogits
-from quoth.errors import QuothError
+from quoth.errors import QuothError, QuothWarning
+from quoth.runtime.logits import LARGEST, Flags, Floats, Integers, SpanLogits
 
 if TYPE_CHECKING:
-    from quoth.text.windows import Windows
+    from quoth.windows.columns import Windows
 
 CELLS = 400_000  # scores looked at together: small enough for the caches, large enough to hide Python
-LARGEST = np.float32(1e38)  # beyond it a sum of two logits may overflow: such a logit counts as infinite
 NAMED = 20  # how many skipped windows a warning names
 
 

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quoth.answer.answer import Answer
 from quoth.answer.candidates import Spans, merge_windows, no_spans, window_spans
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
-from quoth.answer.spans import Answer, Flags, Floats, Integers, SpanLogits
 from quoth.errors import QuothError
+from quoth.runtime.logits import Flags, Floats, Integers, SpanLogits
 
 if TYPE_CHECKING:
-    from quoth.text.windows import Windows
+    from quoth.windows.columns import Windows
 
 Rule = Literal["devlin", "probability", "bertvision"]
 

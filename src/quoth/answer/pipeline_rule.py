@@ -30,14 +30,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from quoth.answer.answer import Answer
+from quoth.answer.best_pairs import best_pairs
 from quoth.answer.candidates import Spans, in_characters, no_spans, write
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
-from quoth.answer.pairs import best_pairs
-from quoth.answer.spans import Answer, Floats, Integers, SpanLogits
 from quoth.errors import QuothError
+from quoth.runtime.logits import Floats, Integers, SpanLogits
 
 if TYPE_CHECKING:
-    from quoth.text.windows import Windows
+    from quoth.windows.columns import Windows
 
 
 def pipeline_answers(

@@ -10,45 +10,32 @@ same answers. `decode` answers whole datasets by Devlin's rule, and `search` ask
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from quoth.answer.batched import over_windows
+from quoth.answer.abstention import Silence, stored_silence
+from quoth.answer.answer import Answer
 from quoth.answer.decode import Decoded, Rule, decode
-from quoth.answer.old_inputs import Pair, old_pairs
+from quoth.answer.documents import READ, Found, Hit, find
+from quoth.answer.pipeline_inputs import Pair, old_pairs
 from quoth.answer.pipeline_rule import pipeline_answers
-from quoth.answer.search import READ, Found, Hit, find
-from quoth.answer.silence import Silence, stored_silence
-from quoth.answer.spans import Answer, SpanLogits
+from quoth.data.dataset import Question
 from quoth.errors import QuothError
-from quoth.files import read_json
-from quoth.hub import ONNX, ModelFiles, find_model
-from quoth.text import Question, Tokens, Windows, make_windows
-from quoth.text.packed import Packed
+from quoth.hub import ModelFiles, find_model
+from quoth.runtime.batched import over_windows
+from quoth.runtime.load import load_runner
+from quoth.runtime.logits import SpanLogits
+from quoth.runtime.runner import Runner
+from quoth.windows.columns import Windows
+from quoth.windows.questions import make_windows
+from quoth.windows.settings import window_settings
+from quoth.windows.tokenizer import Tokens
 
 GROUP = 2048  # questions of one call that are windowed and answered together: bounds memory for any number of them
 
 Progress = Callable[[int, int], None]
-
-
-class Runner(Protocol):
-    """What a reader needs of a model: span logits of a packed batch, (T,) each, and its limits."""
-
-    longest: int
-    budget: int
-
-    @property
-    def parameters(self) -> int:
-        """How many parameters it has."""
-
-    def flops(self, length: int) -> int | None:
-        """Operations of a window of `length` tokens, if known."""
-
-    def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end logits of a packed batch."""
 
 
 class Reader:
@@ -87,7 +74,7 @@ class Reader:
         files = find_model(source)
         tokens = Tokens.load(_tokenizer_folder(files))
         silence = stored_silence(files)
-        runner = _runner(files, device, precision)
+        runner = load_runner(files, device, precision)
         return cls(runner, tokens, **window_settings(files), silence=silence, source=files.source)
 
     def __call__(
@@ -214,58 +201,7 @@ def _old(answer: Answer) -> dict[str, Any]:
     return {"score": answer.score, "start": answer.start, "end": answer.end, "answer": answer.text}
 
 
-def _runner(files: ModelFiles, device: str | None, precision: str | None) -> Runner:
-    source = files.source
-    exported = files.description.parent / ONNX
-    if files.weights[0].name == ONNX or (exported.is_file() and find_spec("torch") is None):
-        return _onnx_runner(source, exported, device, precision)
-    from quoth.encoder.families import FAMILIES
-
-    description = read_json(files.description)
-    known = isinstance(description, dict) and description.get("model_type") in FAMILIES
-    if files.description.name == "config.json" and not known:
-        from quoth.answer.foreign import TransformersRunner
-
-        return TransformersRunner(source, device, precision)
-    try:
-        from quoth.encoder import load
-        from quoth.encoder.ensemble import load_ensemble
-        from quoth.encoder.runner import TorchRunner
-    except ImportError:
-        raise QuothError(f"{source}: to run it Quoth needs torch; pip install 'quoth[train]'") from None
-    if files.members:
-        return load_ensemble(source, device, precision)
-    return TorchRunner(load(source), device, precision)
-
-
-def _onnx_runner(source: str, path: Path, device: str | None, precision: str | None) -> Runner:
-    from quoth.deploy.onnx_runner import OnnxRunner
-
-    if device not in (None, "cpu") or precision not in (None, "fp32"):
-        raise QuothError(
-            f"{source}: is run by onnxruntime on the CPU as it was exported; leave out device and precision"
-        )
-    runner = OnnxRunner(path)
-    if runner.task != "span":
-        raise QuothError(f"{source}: has no span head, so it cannot answer questions; export one that has")
-    return runner
-
-
 def _tokenizer_folder(files: ModelFiles) -> Path:
     if not files.tokenizer:
         raise QuothError(f"{files.source}: has no tokenizer; tokenizer.json should lie beside the weights")
     return files.tokenizer[0].parent
-
-
-def window_settings(files: ModelFiles) -> dict[str, int]:
-    """The settings of the windows that a model was trained with, if its folder says so; an ensemble has one for all."""
-    files = files.members[0] if files.members else files
-    kept = read_json(files.description).get("windows") if files.description.name == "quoth.json" else None
-    return dict(kept) if isinstance(kept, dict) else {"max_length": _max_length(files)}
-
-
-def _max_length(files: ModelFiles) -> int:
-    """384 tokens a window, or what the tokenizer's own settings allow, as in the old pipeline."""
-    settings = next((path for path in files.tokenizer if path.name == "tokenizer_config.json"), None)
-    limit = read_json(settings).get("model_max_length") if settings else None
-    return int(min(limit, 384)) if isinstance(limit, int | float) and limit > 0 else 384

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.spans import Answer
+from quoth.answer.answer import Answer
+from quoth.data.source import parse_json, read_source
 from quoth.errors import QuothError
 from quoth.files import atomic_file
-from quoth.text.source import parse_json, read_source
 
 if TYPE_CHECKING:
     from quoth.answer.decode import Decoded
-    from quoth.text.dataset import Question
+    from quoth.data.dataset import Question
 
 KEEP = 5
 

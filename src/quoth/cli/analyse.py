@@ -15,9 +15,9 @@ from rich.console import Console
 
 from quoth.answer.record import Recorded, read_answers
 from quoth.cli.common import AsJson, read_dataset
+from quoth.data.dataset import Dataset
 from quoth.errors import QuothError
 from quoth.files import read_json
-from quoth.text import Dataset
 
 ANSWERS = ("answers.jsonl.gz", "answers.jsonl")
 WIDE = 160  # columns of tables that go to a file or a pipe

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from quoth.answer.search import READ, Found, Hit
+from quoth.answer.documents import READ, Found, Hit
 from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, load_reader, progress
 from quoth.errors import QuothError
-from quoth.text.documents import Document, read_documents
+from quoth.search.documents import Document, read_documents
 
 
 def ask(

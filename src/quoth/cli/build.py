@@ -29,7 +29,7 @@ def build(
     Interrupted at any moment, the same command goes on where it stopped. See docs/deploy.md.
     """
     try:
-        from quoth.deploy import stages
+        from quoth.experiments import build_reader as stages
     except ModuleNotFoundError as error:
         raise QuothError(f"building needs {error.name}: pip install 'quoth[export]'") from None
     made = stages.read_build_recipe(recipe, words or [])

@@ -11,12 +11,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from quoth.answer.abstention import Silence
 from quoth.answer.decode import Rule
 from quoth.answer.reader import Progress as Tell
 from quoth.answer.reader import Reader
-from quoth.answer.silence import Silence
+from quoth.data import read
+from quoth.data.dataset import Dataset
 from quoth.errors import QuothError
-from quoth.text import Dataset, read
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help="SQuAD .json, .jsonl, .csv (also .gz), or a hub dataset.")]
 Threshold = Annotated[

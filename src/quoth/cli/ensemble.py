@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from quoth.answer.ensemble import check_how
 from quoth.cli.common import AsJson
 from quoth.cli.inspect import inspect
 from quoth.errors import QuothError
+from quoth.runtime.combine import check_how
 
 
 def ensemble(
@@ -22,7 +22,7 @@ def ensemble(
     """Put models with span heads together as one that answers; those with the same encoder share its pass."""
     chosen = check_how(how)
     try:
-        from quoth.encoder.ensemble import save_ensemble
+        from quoth.runtime.ensemble import save_ensemble
     except ModuleNotFoundError as error:
         raise QuothError(f"an ensemble needs {error.name}: pip install 'quoth[train]'") from None
     save_ensemble(models, out, chosen)

@@ -12,10 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from quoth.answer import area_under_risk_coverage, expected_calibration_error, fit_calibration, risk_coverage
+from quoth.answer.abstention import check_storable, store_silence
+from quoth.answer.calibration import (
+    area_under_risk_coverage,
+    expected_calibration_error,
+    fit_calibration,
+    risk_coverage,
+)
 from quoth.answer.decode import Decoded, decode
 from quoth.answer.reader import Reader
-from quoth.answer.silence import check_storable, store_silence
 from quoth.cli.common import (
     AnswerTokens,
     AsJson,
@@ -31,12 +36,15 @@ from quoth.cli.common import (
     read_dataset,
     threshold_for,
 )
+from quoth.data.dataset import Dataset
 from quoth.embedded import is_embedded
 from quoth.errors import QuothError
 from quoth.hub import find_model
-from quoth.score import Cost, bootstrap, span_quality
+from quoth.score.compare import bootstrap
+from quoth.score.cost import Cost
+from quoth.score.quality import span_quality
 from quoth.score.thresholds import Choices, choices, cross_fitted, fit_silence
-from quoth.text import Dataset, Windows
+from quoth.windows.columns import Windows
 
 
 def evaluate(

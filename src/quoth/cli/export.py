@@ -26,7 +26,7 @@ def export(
     if is_embedded(model):
         raise QuothError(ONLY_ANSWERS)
     try:
-        from quoth.deploy.export import export as write
+        from quoth.export.export import export as write
     except ModuleNotFoundError as error:
         raise QuothError(f"export needs {error.name}: pip install 'quoth[export]'") from None
     found = asdict(write(model, to, int8=int8, data=read_dataset(data) if data else None))

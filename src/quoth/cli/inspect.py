@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from quoth.answer.silence import stored_silence
+from quoth.answer.abstention import stored_silence
 from quoth.embedded import NAME, is_embedded
-from quoth.encoder import LayerShape, Shape, open_checkpoint, read_shape
-from quoth.encoder.checkpoint import Checkpoint, Tensor
 from quoth.encoder.families import family_of
-from quoth.encoder.members import Ensemble, open_ensemble
+from quoth.encoder.shape import LayerShape, Shape, read_shape
 from quoth.errors import QuothError
 from quoth.files import read_json
 from quoth.hub import ONNX, ModelFiles, find_model
+from quoth.model.checkpoint import Checkpoint, Tensor, open_checkpoint
+from quoth.runtime.members import Ensemble, open_ensemble
 
 BYTES = {"F64": 8, "I64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
 
@@ -78,7 +78,7 @@ def _of_model(model: str, files: ModelFiles) -> dict[str, Any]:
 
 def _of_exported(files: ModelFiles) -> dict[str, Any]:
     """Of an ONNX file; `others` are the parameters that its shape does not count: of head, pooler, adapters."""
-    from quoth.deploy.onnx_runner import OnnxRunner
+    from quoth.runtime.onnx_runner import OnnxRunner
 
     total = OnnxRunner(files.weights[0]).parameters
     value = read_json(files.description)

@@ -15,8 +15,8 @@ from quoth.errors import QuothError
 from quoth.files import write_json
 
 if TYPE_CHECKING:
-    from quoth.text.dataset import Question
-    from quoth.text.negatives import Negative
+    from quoth.augment.base import Negative
+    from quoth.data.dataset import Question
 
 Part = Annotated[float, typer.Option(help="New questions by this maker, as a part of all questions.")]
 
@@ -33,7 +33,7 @@ def negatives(
     as_json: AsJson = False,
 ) -> None:
     """Make unanswerable questions of answerable ones: asked of another passage, or with a word changed."""
-    from quoth.text.negatives import as_squad, make_negatives
+    from quoth.augment.negatives import as_squad, make_negatives
 
     parts = {"moved": moved, "lookalike": lookalike, "entity": entity, "negation": negation}
     if not any(parts.values()):

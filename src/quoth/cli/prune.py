@@ -12,12 +12,12 @@ from rich.table import Table
 
 from quoth.cli.common import AsJson
 from quoth.cli.train import watch
-from quoth.encoder.checkpoint import open_checkpoint
 from quoth.errors import QuothError
+from quoth.model.checkpoint import open_checkpoint
 from quoth.score.quality import NAMES
 
 if TYPE_CHECKING:
-    from quoth.prune import PruneRecipe
+    from quoth.prune.recipe import PruneRecipe
 
 
 def prune(
@@ -66,7 +66,7 @@ def _simple(
     model: str, words: list[str], keep: list[float], by: str | None, data: list[str], evaluate: str | None
 ) -> PruneRecipe:
     """The recipe of the simple case: windows and task are those of the model."""
-    from quoth.prune import make_prune_recipe
+    from quoth.prune.recipe import make_prune_recipe
     from quoth.train.recipe import override
 
     if not keep:

@@ -12,15 +12,9 @@ import typer
 
 from quoth.errors import QuothError
 from quoth.files import read_json
-from quoth.score import (
-    Scored,
-    average_precisions,
-    best_thresholds,
-    bootstrap,
-    compare,
-    score_squad1,
-    score_squad2,
-)
+from quoth.score import compare
+from quoth.score.compare import bootstrap
+from quoth.score.squad import Scored, average_precisions, best_thresholds, score_squad1, score_squad2
 
 
 def score(
@@ -39,7 +33,7 @@ def score(
         raise QuothError("--na-probs: SQuAD 1.1 knows no question without answer; leave out --squad1")
     if na_threshold is not None and (not na_probs or math.isnan(na_threshold)):
         raise QuothError(f"--na-threshold {na_threshold:g}: must be a number, and needs --na-probs")
-    from quoth.text import read
+    from quoth.data import read
 
     questions = read(data).questions
     if not questions:

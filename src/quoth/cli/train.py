@@ -56,7 +56,7 @@ def train(
 @contextmanager
 def watch() -> Iterator[Tell]:
     """Show how a run gets on. If it is interrupted, say so and end with the exit code of the signal."""
-    from quoth.train import Interrupted
+    from quoth.train.harness import Interrupted
 
     try:
         with _lines() as tell:

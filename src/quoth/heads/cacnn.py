@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from quoth.errors import QuothError
 from quoth.heads.head import Task
-from quoth.text.packed import Packed
+from quoth.windows.packed import Packed
 
 TILE = 32  # tokens of a window that are multiplied with its filters at a time
 

@@ -33,7 +33,7 @@ from quoth.heads.line import Branches, Line, Word, parse, spell
 from quoth.heads.pooling import Pool
 from quoth.heads.step import Form, Here, Later, Step, Value, draw, now, pieces, side_by_side, stack
 from quoth.heads.xception import Xception
-from quoth.text.packed import Packed
+from quoth.windows.packed import Packed
 
 SOURCES = ("layers", "layer", "last")
 ENDS = ("linear", "attend")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from quoth.heads.step import Form
-from quoth.text.packed import Packed
+from quoth.windows.packed import Packed
 
 GAP = 3  # rows of zeros between windows: as far as the highest filter, 7×7, looks
 ROWS = 1024  # on CUDA images are a multiple of it high, so that cuDNN meets few heights: it plans for each anew

@@ -23,6 +23,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from quoth.encoder.steps import linear_activate, linear_add_norm
 from quoth.heads.step import Form, Here, Step, by_layer, need_layers
 
 SIGMA = 0.02  # BERT's
@@ -106,8 +107,6 @@ class EncoderBlock(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        from quoth.encoder.steps import linear_activate, linear_add_norm  # the encoder's room imports this one
-
         attended = self._attend(x)
         queries = self.query.to(attended.dtype).unsqueeze(1).expand_as(attended).flatten(0, 1)
         z = linear_add_norm(self.output, attended.flatten(0, 1), queries, self.attention_norm, 0.0)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from quoth.errors import QuothError
 from quoth.heads.head import Task
-from quoth.text.packed import Packed
+from quoth.windows.packed import Packed
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
 

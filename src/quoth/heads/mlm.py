@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.shape import Shape
+from quoth.encoder.style import Style
 from quoth.errors import QuothError
 from quoth.heads.head import Task
-from quoth.text.masked import Masked
-from quoth.text.packed import Packed
-
-if TYPE_CHECKING:
-    from quoth.encoder.shape import Shape
-    from quoth.encoder.style import Style
+from quoth.windows.masked import Masked
+from quoth.windows.packed import Packed
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # by the encoder's names
     "gelu": F.gelu,

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.steps import have_kernels
 from quoth.errors import QuothError
 from quoth.heads.head import Task
-from quoth.text.packed import Packed
+from quoth.windows.packed import Packed
 
 SIGMA = 1e-3  # of the weights that BERTVision draws
 
@@ -105,8 +106,6 @@ def by_layer(x: Tensor, weight: Tensor) -> Tensor:
 
 def fusable(x: Tensor) -> bool:
     """Whether the kernels for heads can run on x: in half precision on CUDA, its features side by side in memory."""
-    from quoth.encoder.steps import have_kernels  # here, since the encoder's room imports this one
-
     return x.element_size() == 2 and have_kernels(x) and x.stride(-1) == 1
 
 

@@ -3,7 +3,7 @@
 gates = Gates(model.encoder.shape, "all")                       # α = 1
 with gated(model, gates): …                                     # train α
 cost = Parameters(embeddings=False)
-keep = choose(gates.scores(), gates.shape, cost, 0.5 * cost(gates.shape))
+keep = allocate(gates.scores(), gates.shape, cost, 0.5 * cost(gates.shape))
 gates.zero(keep)
 small = cut(model, gates)                                       # a model like any other, of a smaller shape
 
@@ -12,21 +12,22 @@ prune(read_prune_recipe("prune.toml"), "runs/small")            # Algorithm 1 wh
 
 from __future__ import annotations
 
+from quoth.encoder.axes import Alpha, Keep
+from quoth.prune.allocate import allocate
 from quoth.prune.baselines import drop_layers, factorise, magnitudes, uniform
-from quoth.prune.choose import choose
 from quoth.prune.cost import Cost, Flops, Parameters, betas
 from quoth.prune.cut import cut, fold
 from quoth.prune.dimensions import KINDS, axes, sizes, with_sizes
-from quoth.prune.gates import Alpha, Gates, Keep, gated, gated_weights
+from quoth.prune.gates import Gates, gated, gated_weights
+from quoth.prune.hpo import Search, Study, open_study
 from quoth.prune.latency import Latency, measure_latency
-from quoth.prune.lesson import Blend, Lesson, View
 from quoth.prune.loops import GateLoop, RecoveryLoop
 from quoth.prune.norm import KeptNorm
 from quoth.prune.penalty import L0, L1, Proximal, make_penalty
 from quoth.prune.recipe import PruneRecipe, make_prune_recipe, read_prune_recipe
 from quoth.prune.schedule import prune
-from quoth.prune.search import Search, Study, open_study
 from quoth.prune.shift import Shift, norm_shift
+from quoth.train.distillation import Blend, Lesson, View
 
 __all__ = [
     "KINDS",
@@ -50,9 +51,9 @@ __all__ = [
     "Shift",
     "Study",
     "View",
+    "allocate",
     "axes",
     "betas",
-    "choose",
     "cut",
     "drop_layers",
     "factorise",

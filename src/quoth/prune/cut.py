@@ -12,13 +12,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from quoth.encoder.axes import Alpha, Keep
 from quoth.encoder.encoder import Encoder
-from quoth.encoder.model import Model
 from quoth.encoder.shape import Shape
 from quoth.errors import QuothError
 from quoth.heads import build_head
+from quoth.model.model import Model
 from quoth.prune.dimensions import along, axes, check, sizes, with_sizes
-from quoth.prune.gates import Alpha, Gates, Keep, gated_weights, kept_by
+from quoth.prune.gates import Gates, gated_weights, kept_by
 
 
 @torch.no_grad()

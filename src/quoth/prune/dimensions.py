@@ -20,19 +20,17 @@ from typing import Any
 
 from torch import Tensor
 
-from quoth.encoder.model import Model
+from quoth.encoder.axes import FREE, Axis
+from quoth.encoder.axes import HIDDEN as H
 from quoth.encoder.shape import LayerShape, Shape
 from quoth.errors import QuothError
-from quoth.heads import ClassHead, MlmHead, SpanHead
-from quoth.tune.apply import installed
+from quoth.heads.linear import ClassHead, SpanHead
+from quoth.heads.mlm import MlmHead
+from quoth.model.model import Model
+from quoth.tune import inserted
 
 KINDS = {"h": "hidden", "a": "heads", "k": "key", "v": "value", "f": "ffn"}  # the names in `Shape` and `LayerShape`
 
-Axis = tuple[str, ...]
-"""What an axis runs over: ("h",), or ("a0", "k0") for heads of keys, the heads outside; () for what is never cut."""
-
-H: Axis = ("h",)
-FREE: Axis = ()
 
 # A head of another kind that can follow a cut of h is one more entry. An MLM head's decoder is the table of the words,
 # which follows already, and a bias over the vocabulary; with a projection its dense layer ends at the embeddings.
@@ -103,10 +101,10 @@ def axes(model: Model) -> dict[str, tuple[Axis, ...]]:
 
 def check(model: Model, names: Iterable[str]) -> None:
     """Refuse a model whose dimensions of these names cannot be cut."""
-    inserted = installed(model)
-    if inserted:
-        how = "merge it first (quoth.tune.merge)" if inserted == "LoRA" else "prune its base, then tune that"
-        raise QuothError(f"a model with {inserted} cannot be pruned; {how}")
+    found = inserted(model.encoder)
+    if found:
+        how = "merge it first (quoth.model.merge)" if found == "LoRA" else "prune its base, then tune that"
+        raise QuothError(f"a model with {found} cannot be pruned; {how}")
     head: Any = model.head
     if "h" in names and head is not None and type(head) not in _HEADS:
         kind = head.to_json()["kind"]

@@ -12,24 +12,19 @@ gradient of α is that of the weights. An element with α = 0 is as good as cut 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from quoth.encoder.model import Model
+from quoth.encoder.axes import Alpha, Keep
 from quoth.encoder.shape import Shape
 from quoth.errors import QuothError
+from quoth.model.model import Model
 from quoth.prune.dimensions import along, axes, check, read_kinds, sizes
 from quoth.prune.norm import KeptNorm
-
-Keep = Mapping[str, Tensor]
-"""Which elements stay: (size,) booleans by the name of the dimension; a dimension that is not named stays whole."""
-
-Alpha = Mapping[str, Tensor]
-"""α by the name of the dimension, (size,) each: of `Gates`, or computed from something else that learns."""
 
 Statistics = Literal["kept", "full"]
 
@@ -49,7 +44,7 @@ class Gates(nn.Module):
         )
 
     def scores(self) -> dict[str, Tensor]:
-        """|α|, by which the paper ranks elements; for `quoth.prune.choose`."""
+        """|α|, by which the paper ranks elements; for `quoth.prune.allocate`."""
         return {name: value.detach().abs() for name, value in self.alpha.items()}
 
     def keep(self) -> dict[str, Tensor]:

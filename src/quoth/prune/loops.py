@@ -14,19 +14,19 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from quoth.encoder.model import Model
-from quoth.encoder.runner import CPU_TOKENS, CUDA_TOKENS, choose
+from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS, choose
+from quoth.model.model import Model
 from quoth.prune.gates import gated
-from quoth.prune.lesson import Lesson
 from quoth.prune.penalty import L0, L1
 from quoth.prune.recipe import GateSettings
-from quoth.text import by_length
-from quoth.text.packed import Packed
+from quoth.tasks.masking import MaskedFeed
+from quoth.tasks.span_data import Feed
+from quoth.train.distillation import Lesson
 from quoth.train.loop import Loop, batch_at, make_batches, precision_of, seed_of, task_loss
-from quoth.train.masking import MaskedFeed
 from quoth.train.optimiser import make_optimiser, rate_at
 from quoth.train.settings import Optimisation
-from quoth.train.spans import Feed
+from quoth.windows.batches import by_length
+from quoth.windows.packed import Packed
 
 
 class GateLoop:

@@ -21,8 +21,9 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from quoth.encoder.axes import Alpha
 from quoth.encoder.shape import Shape
-from quoth.prune.gates import Alpha, Gates
+from quoth.prune.gates import Gates
 
 LOW, HIGH, TEMPERATURE = -0.1, 1.1, 2 / 3  # ξ, ζ, τ
 FIRST = 2.5  # log a at the beginning: α without noise is 1, and of the drawn ones 1.6 % are 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from quoth.text import Windows, targets
+from quoth.tasks.classes import ClassEvaluation
+from quoth.tasks.masking import MaskedFeed
+from quoth.tasks.pretrain import PretrainEvaluation
+from quoth.tasks.span_data import Examples, Feed
+from quoth.tasks.span_evaluation import SpanEvaluation
 from quoth.train.build import Prepared
-from quoth.train.classes import ClassEvaluation
-from quoth.train.evaluation import SpanEvaluation
-from quoth.train.masking import MaskedFeed
-from quoth.train.pretrain import PretrainEvaluation
-from quoth.train.spans import Examples, Feed
+from quoth.windows.columns import Windows
+from quoth.windows.labels import targets
 
 WINDOWS = 2048  # at most, evenly spread over the data
 

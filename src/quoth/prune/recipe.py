@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from quoth.config import check_value, dump_toml, fill, flat, read_table
 from quoth.prune.dimensions import read_kinds
-from quoth.prune.lesson import Blend
+from quoth.prune.hpo import Search
 from quoth.prune.penalty import PenaltyName
-from quoth.prune.search import Search
-from quoth.train.recipe import Recipe, flat, read_table
-from quoth.train.settings import Checkpoints, Data, Evaluation, Optimisation, check_learning, check_value
-from quoth.train.tables import dump_toml, fill
+from quoth.tasks.settings import Data
+from quoth.train.distillation import Blend
+from quoth.train.recipe import Recipe
+from quoth.train.settings import Checkpoints, Evaluation, Optimisation, check_learning
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class GateSettings:
 
     penalty, gamma: as in `quoth.prune.penalty`; steps, rate, schedule: of AdamW on α alone
     tokens, windows: how large a step is, by one of the two
-    task, logits, states, temperature: of the loss, as in `quoth.prune.lesson`
+    task, logits, states, temperature: of the loss, as in `quoth.train.distillation`
     fold: multiply α into the weights; else α ranks only, and what is kept stays as it was
     """
 

@@ -26,30 +26,32 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 
 from quoth.answer.record import write_answers
-from quoth.encoder.model import Model, load, save
-from quoth.encoder.runner import choose as choose_device
+from quoth.encoder.device import choose as choose_device
 from quoth.errors import QuothError
 from quoth.files import atomic_file, read_json, write_json, write_text
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save
 from quoth.prune.baselines import drop_layers, factorise
-from quoth.prune.lesson import Lesson, View
+from quoth.prune.hpo import need_optuna
 from quoth.prune.loops import RecoveryLoop
 from quoth.prune.plan import Round, check_run, make_cost, plan_rounds
 from quoth.prune.probe import probe_feed
 from quoth.prune.recipe import PruneRecipe, read_prune_recipe
-from quoth.prune.search import need_optuna
 from quoth.prune.shrink import Bench, shrink
 from quoth.prune.teacher import find_teacher
 from quoth.prune.trials import search_gates
+from quoth.tasks.masking import MaskedFeed
+from quoth.tasks.pretrain import PretrainEvaluation
+from quoth.tasks.span_evaluation import SpanEvaluation
 from quoth.train.build import Prepared, check_task, prepare
-from quoth.train.checkpoint import remove_checkpoints, save_tensors, sweep
-from quoth.train.evaluation import SpanEvaluation
+from quoth.train.distillation import Lesson, View
 from quoth.train.fit import add_heads, fit_heads
 from quoth.train.guard import Stop, exact, only_one
 from quoth.train.harness import Harness, Interrupted
 from quoth.train.log import Status, Tell
 from quoth.train.loop import make_batches, precision_of, seed_of, set_dropout
-from quoth.train.masking import MaskedFeed
-from quoth.train.pretrain import PretrainEvaluation
+from quoth.train.resume import remove_checkpoints, save_tensors, sweep
 from quoth.train.run import make_accelerator
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quoth.encoder.model import Model
-from quoth.prune.gates import Alpha, Gates, Statistics, gated, kept_by
-from quoth.text.packed import Packed
+from quoth.encoder.axes import Alpha
+from quoth.model.model import Model
+from quoth.prune.gates import Gates, Statistics, gated, kept_by
+from quoth.windows.packed import Packed
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,26 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from quoth.encoder.model import Model
+from quoth.encoder.axes import Keep
 from quoth.files import atomic_file
+from quoth.model.model import Model
+from quoth.prune.allocate import allocate
 from quoth.prune.baselines import drop_layers, layers_for, uniform, untrained
-from quoth.prune.choose import choose
 from quoth.prune.cost import Cost, betas
 from quoth.prune.cut import cut
-from quoth.prune.gates import Gates, Keep, gated
-from quoth.prune.lesson import Lesson, View
+from quoth.prune.gates import Gates, gated
 from quoth.prune.loops import GateLoop, mean_loss
 from quoth.prune.penalty import L0, L1, make_penalty
 from quoth.prune.recipe import PruneRecipe
 from quoth.prune.shift import norm_shift
-from quoth.train.checkpoint import save_tensors
+from quoth.tasks.masking import MaskedFeed
+from quoth.tasks.span_data import Feed
+from quoth.train.distillation import Lesson, View
 from quoth.train.guard import Stop
 from quoth.train.harness import Harness
 from quoth.train.log import Tell
 from quoth.train.loop import batch_at
-from quoth.train.masking import MaskedFeed
-from quoth.train.spans import Feed
+from quoth.train.resume import save_tensors
 
 FLOOR = 0.1  # the least |α| of what stays: weights near 0 on both sides of a product would hardly learn again
 
@@ -79,7 +80,7 @@ def shrink(
     if recipe.method == "uniform":
         keep = uniform(scores, shape, bench.cost, budget, multiple=target.multiple)
     else:
-        keep = choose(scores, shape, bench.cost, budget, per_cost=target.per_cost, multiple=target.multiple)
+        keep = allocate(scores, shape, bench.cost, budget, per_cost=target.per_cost, multiple=target.multiple)
     if gates is None or not recipe.gates.fold:
         return cut(model, keep), view.after(keep, None), facts
     hold(gates, keep)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from quoth.encoder.checkpoint import open_checkpoint, place
-from quoth.encoder.members import same_tokens
-from quoth.encoder.model import Model, load
 from quoth.errors import QuothError
+from quoth.model.checkpoint import open_checkpoint, place
+from quoth.model.loading import load
+from quoth.model.model import Model
 from quoth.prune.dimensions import read_kinds
 from quoth.prune.recipe import PruneRecipe
+from quoth.runtime.members import same_tokens
 
 
 def find_teacher(recipe: PruneRecipe, model: Model) -> Model:

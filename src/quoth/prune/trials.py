@@ -20,21 +20,24 @@ from typing import Any
 
 import numpy as np
 
+from quoth.data import read
+from quoth.data.dataset import Dataset, Report
+from quoth.data.glue import read_glue
 from quoth.errors import QuothError
 from quoth.files import write_json
+from quoth.prune.hpo import Row, Study, open_study
 from quoth.prune.recipe import GateSettings, PruneRecipe
-from quoth.prune.search import Row, Study, open_study
 from quoth.prune.shrink import Bench
-from quoth.text import Dataset, Tokens, Windows, read, read_glue
-from quoth.text.dataset import Report
+from quoth.tasks.classes import ANSWERABLE, ClassData, ClassEvaluation
+from quoth.tasks.pretrain import PretrainEvaluation
+from quoth.tasks.settings import Data
+from quoth.tasks.span_data import Examples, part_of, with_negatives
+from quoth.tasks.span_evaluation import SpanEvaluation
 from quoth.train.build import Prepared
-from quoth.train.classes import ANSWERABLE, ClassData, ClassEvaluation
-from quoth.train.evaluation import SpanEvaluation
 from quoth.train.harness import Interrupted
 from quoth.train.loop import precision_of
-from quoth.train.pretrain import PretrainEvaluation
-from quoth.train.settings import Data
-from quoth.train.spans import Examples, part_of, with_negatives
+from quoth.windows.columns import Windows
+from quoth.windows.tokenizer import Tokens
 
 PART, MOST = 0.1, 2048  # of the questions or rows, held out
 MAIN = ("best_f1", "acc", "mcc", "pearson", "f1")  # the first that the task has is its main score

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.null import (
+from quoth.answer.calibration import (
     Threshold,
     area_under_risk_coverage,
     best_threshold,
@@ -28,7 +28,7 @@ from quoth.score.slices import Slicing, percent, slice_scores, words
 from quoth.score.squad import Scored, score_squad2
 
 if TYPE_CHECKING:
-    from quoth.text.dataset import Question
+    from quoth.data.dataset import Question
 
 Flags = NDArray[np.bool_]
 

@@ -11,7 +11,7 @@ from quoth.score.squad import Scored, best_thresholds, score_squad2
 
 if TYPE_CHECKING:
     from quoth.answer.decode import Decoded
-    from quoth.text.dataset import Dataset
+    from quoth.data.dataset import Dataset
 
 # What people are shown of all scores, those of classes too (`quoth.score.glue`).
 NAMES = {

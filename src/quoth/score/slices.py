@@ -19,7 +19,7 @@ from quoth.score.compare import RESAMPLES, bootstrap
 from quoth.score.squad import Scored
 
 if TYPE_CHECKING:
-    from quoth.text.dataset import Question
+    from quoth.data.dataset import Question
 
 QUESTION_WORDS = ("what", "which", "who", "when", "where", "why", "how", "how many/much", "other")
 NO_ANSWER, NO_TITLE = "no answer", "no title"

@@ -9,8 +9,6 @@ Scores of a question lie in [0, 1]; a summary is in per cent, as the scripts pri
 
 from __future__ import annotations
 
-import re
-import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,14 +17,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from quoth.data.normalise import Words, normalised_words
 from quoth.errors import QuothError
 
 Floats = NDArray[np.float64]
-Words = list[str]
-
-_ARTICLES = frozenset(("a", "an", "the"))
-_ARTICLE = re.compile(r"\b(a|an|the)\b", re.UNICODE)
-_NO_PUNCTUATION = {ord(char): None for char in string.punctuation}
 
 
 class Gold(Protocol):
@@ -83,17 +77,12 @@ class Scored:
         }
 
 
-def normalise(text: str) -> str:
-    """Lower case, without punctuation and articles, words parted by single blanks."""
-    return " ".join(_words(text))
-
-
 def score_squad2(questions: Iterable[Gold], predictions: Mapping[str, str]) -> Scored:
     """Score by SQuAD 2.0. A question without prediction is left out and named in `missing`.
 
     (There evaluate-v2.0.py says "Missing prediction" and then stops with a KeyError in its has-answer part.)
     """
-    words = cache(_words)
+    words = cache(normalised_words)
     ids, exact, f1, has_answer, missing = [], [], [], [], []
     for question in _distinct(questions):
         if question.id not in predictions:
@@ -112,7 +101,7 @@ def score_squad2(questions: Iterable[Gold], predictions: Mapping[str, str]) -> S
 
 def score_squad1(questions: Iterable[Gold], predictions: Mapping[str, str]) -> Scored:
     """Score by SQuAD 1.1. A question without prediction counts, with score 0, and is named in `missing`."""
-    words = cache(_words)
+    words = cache(normalised_words)
     ids, exact, f1, missing = [], [], [], []
     for question in _distinct(questions):
         if not question.gold_texts:
@@ -174,15 +163,6 @@ def average_precisions(scored: Scored, na_probs: Mapping[str, float]) -> dict[st
         gain = np.diff(recall, prepend=0.0)
         result[f"pr_{name}_ap"] = 100.0 * _sum(won / (ends + 1) * gain)
     return result
-
-
-def _words(text: str) -> Words:
-    """The words of the normalised text."""
-    text = text.lower().translate(_NO_PUNCTUATION)
-    # Printable ASCII has only letters, digits and blanks left: there an article is simply a word.
-    if text.isascii() and text.isprintable():
-        return [word for word in text.split() if word not in _ARTICLES]
-    return _ARTICLE.sub(" ", text).split()
 
 
 def _f1(predicted: Words, gold: Words) -> float:

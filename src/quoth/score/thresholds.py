@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.null import best_threshold, fit_calibration
-from quoth.answer.silence import Silence
+from quoth.answer.abstention import Silence
+from quoth.answer.calibration import best_threshold, fit_calibration
 from quoth.errors import QuothError
 from quoth.score.squad import Scored, score_squad2
 
 if TYPE_CHECKING:
     from quoth.answer.decode import Decoded
-    from quoth.text.dataset import Question
+    from quoth.data.dataset import Question
 
 Flags = NDArray[np.bool_]
 

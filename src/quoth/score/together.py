@@ -16,7 +16,7 @@ from quoth.score.quality import default_threshold
 from quoth.score.slices import slicings
 
 if TYPE_CHECKING:
-    from quoth.text.dataset import Dataset, Question
+    from quoth.data.dataset import Dataset, Question
 
 
 def analyse_runs(

@@ -6,9 +6,10 @@ train(recipe, "runs/first")
 
 from quoth.train.build import Prepared, build_model, prepare
 from quoth.train.fit import Fit, add_heads, fit_heads
+from quoth.train.harness import Interrupted
 from quoth.train.log import Status
 from quoth.train.recipe import Recipe, make_recipe, read_recipe
-from quoth.train.run import Interrupted, train
+from quoth.train.run import train
 
 __all__ = [
     "Fit",

@@ -10,19 +10,21 @@ import torch
 from torch import nn
 
 from quoth.answer.decode import Decoded
-from quoth.encoder.model import Model, load
 from quoth.errors import QuothError
 from quoth.heads import build_head
-from quoth.text import Tokens
-from quoth.train.classes import ClassEvaluation, class_data
-from quoth.train.evaluation import SpanEvaluation, span_evaluation
+from quoth.model import apply
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.tasks.classes import ClassEvaluation, class_data
+from quoth.tasks.masking import MaskedFeed, Vocabulary
+from quoth.tasks.pretrain import PretrainEvaluation, text_data
+from quoth.tasks.span_data import Examples, Feed, span_examples
+from quoth.tasks.span_evaluation import SpanEvaluation, span_evaluation
 from quoth.train.fit import add_heads
 from quoth.train.loop import seed_of, set_dropout
-from quoth.train.masking import MaskedFeed, Vocabulary
-from quoth.train.pretrain import PretrainEvaluation, text_data
 from quoth.train.recipe import Recipe
-from quoth.train.spans import Examples, Feed, span_examples
-from quoth.tune import apply, build_tuning
+from quoth.tune import build_tuning
+from quoth.windows.tokenizer import Tokens
 
 
 @dataclass(frozen=True)

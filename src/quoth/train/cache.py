@@ -21,12 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.encoder.model import Model
-from quoth.encoder.runner import CPU_TOKENS, CUDA_TOKENS
+from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS
 from quoth.errors import QuothError
 from quoth.files import atomic_folder, read_json, write_json
-from quoth.text import Windows, by_length
-from quoth.text.packed import Packed
+from quoth.model.model import Model
+from quoth.windows.batches import by_length
+from quoth.windows.columns import Windows
+from quoth.windows.packed import Packed
 
 PLACE, STATES, ABOUT = "cache", "states.bin", "cache.json"
 TRAINING, EVALUATION = 0, 1  # parts of the rows

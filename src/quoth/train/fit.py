@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from quoth.encoder.model import Model
-from quoth.encoder.runner import choose
+from quoth.encoder.device import choose
 from quoth.errors import QuothError
 from quoth.heads.mlm import MlmHead, mlm_table
+from quoth.model.model import Model
+from quoth.tasks.masking import MaskedFeed
+from quoth.tasks.pretrain import PretrainEvaluation
 from quoth.train.loop import make_batches, precision_of, seed_of, task_loss
-from quoth.train.masking import MaskedFeed
 from quoth.train.optimiser import make_optimiser, rate_at
-from quoth.train.pretrain import PretrainEvaluation
 from quoth.train.settings import Optimisation
 
 SETTINGS = Optimisation(rate=1e-3, schedule="constant", warmup=0.0)

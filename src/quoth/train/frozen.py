@@ -18,18 +18,18 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from quoth.encoder.model import Model
-from quoth.encoder.runner import choose
+from quoth.encoder.device import choose
 from quoth.encoder.shape import Shape
 from quoth.errors import QuothError
 from quoth.heads import build_head
 from quoth.heads.step import stack
-from quoth.text.packed import Packed
+from quoth.model.model import Model
+from quoth.tasks.span_data import Feed
 from quoth.train.cache import TRAINING, Cache
 from quoth.train.loop import make_batches, seed_of, task_loss
 from quoth.train.optimiser import make_optimiser, rate_at
 from quoth.train.settings import Frozen
-from quoth.train.spans import Feed
+from quoth.windows.packed import Packed
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from quoth.errors import QuothError
-from quoth.train.checkpoint import read_checkpoint, write_checkpoint
 from quoth.train.guard import Stop
 from quoth.train.log import Log, Status, Tell
+from quoth.train.resume import read_checkpoint, write_checkpoint
 
 EVERY = 10  # steps between two lines of the log, and between two moments at which processes agree to stop
 

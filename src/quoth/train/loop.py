@@ -17,19 +17,19 @@ from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor, nn
 
 from quoth.encoder.attention import Attention
+from quoth.encoder.device import choose
 from quoth.encoder.encoder import Embeddings, Encoder, Layer
-from quoth.encoder.model import Model
-from quoth.encoder.runner import choose
 from quoth.errors import QuothError
-from quoth.text import Batches
-from quoth.text.masked import Masked
-from quoth.text.packed import Packed
-from quoth.train.classes import class_loss
-from quoth.train.masking import MaskedFeed
+from quoth.model.model import Model
+from quoth.tasks.classes import class_loss
+from quoth.tasks.masking import MaskedFeed
+from quoth.tasks.pretrain import pretrain_loss
+from quoth.tasks.span_data import Feed, span_loss
 from quoth.train.optimiser import make_optimiser, rate_at
-from quoth.train.pretrain import pretrain_loss
 from quoth.train.settings import Frozen, Optimisation
-from quoth.train.spans import Feed, span_loss
+from quoth.windows.batches import Batches
+from quoth.windows.masked import Masked
+from quoth.windows.packed import Packed
 
 TOKENS = 8192  # a step, where the recipe names neither tokens nor windows
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from quoth._version import __version__
-from quoth.score import file_bytes, hardware, peak_memory
+from quoth.score.cost import file_bytes, hardware, peak_memory
 from quoth.train.loop import Loop
 from quoth.train.recipe import Recipe
 

@@ -16,24 +16,14 @@ Every key has a default but `model` and `data.train`. An unknown key is an error
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from quoth.errors import QuothError
-from quoth.train.settings import (
-    Checkpoints,
-    Data,
-    Evaluation,
-    Frozen,
-    OfOne,
-    Optimisation,
-    check_learning,
-    check_value,
-)
-from quoth.train.tables import dump_toml, fill
+from quoth.config import check_value, dump_toml, fill, flat, read_table, set_key
+from quoth.tasks.settings import Data
+from quoth.train.settings import Checkpoints, Evaluation, Frozen, OfOne, Optimisation, check_learning
 
 NAME = re.compile(r"\w[\w+ -]*")  # of a head: it is a folder's name, and a part of words such as frozen.heads.lp.rate
 TAKEN = ("encoder", "checkpoints", "cache", "tensorboard")  # what else lies in the folder of a stage
@@ -132,22 +122,7 @@ class Recipe:
 
 def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
     """Read a recipe, with words like `optimisation.rate=1e-4` laid over it."""
-    return make_recipe(read_table(path, words), str(path))
-
-
-def read_table(path: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
-    """The table of a TOML file, with words laid over it."""
-    try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise QuothError(f"{path}: no such recipe") from None
-    except OSError as error:
-        raise QuothError(f"{path}: cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise QuothError(f"{path}: not valid TOML ({error})") from None
-    for word in words:
-        override(table, word)
-    return table
+    return make_recipe(read_table(path, words, override), str(path))
 
 
 def make_recipe(table: Mapping[str, Any], where: str = "recipe") -> Recipe:
@@ -156,23 +131,12 @@ def make_recipe(table: Mapping[str, Any], where: str = "recipe") -> Recipe:
 
 
 def override(table: dict[str, Any], word: str) -> None:
-    """Lay a word, key=value, over a table of tables."""
-    key, equals, text = word.partition("=")
-    if not equals:
-        raise QuothError(f"{word!r}: an override is written key=value, such as optimisation.rate=1e-4")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a word that needs no quotes: a path, a hub id
-    *path, last = key.split(".")
-    for depth, name in enumerate(path):
-        inner = table.setdefault(name, {})
-        if path[:depth] == ["frozen", "heads"] and _wants_room(inner, last):
-            inner = table[name] = {"head": inner}
-        if not isinstance(inner, dict):
-            raise QuothError(f"{word!r}: {name} is not a table")
-        table = inner
-    table[last] = value
+    """Change one key of a recipe's table, key=value; a head of `frozen.heads` may get a setting of its own so."""
+    *path, last = word.partition("=")[0].split(".")
+    heads = table.get("frozen", {}).get("heads", {}) if path[:2] == ["frozen", "heads"] and len(path) == 3 else {}
+    if path and path[-1] in heads and _wants_room(heads[path[-1]], last):
+        heads[path[-1]] = {"head": heads[path[-1]]}
+    set_key(table, word)
 
 
 def _wants_room(head: Any, key: str) -> bool:
@@ -183,12 +147,3 @@ def _wants_room(head: Any, key: str) -> bool:
 
 def _check_head(where: str, value: Any) -> None:
     check_value(isinstance(value, str | Mapping), where, value, "a line or a table of a head; see docs/heads.md")
-
-
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A table of tables as one, its keys joined by dots."""
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        inner = isinstance(value, Mapping) and bool(value)
-        found.update(flat(value, f"{prefix}{key}.") if inner else {prefix + key: value})
-    return found

@@ -21,19 +21,19 @@ import torch
 from accelerate import Accelerator
 
 from quoth.answer.record import write_answers
-from quoth.encoder.model import save
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json, write_text
+from quoth.model.saving import save
+from quoth.tasks.span_data import Feed
+from quoth.tasks.span_evaluation import SpanEvaluation
 from quoth.train.build import Prepared, build_model, check_task, prepare
-from quoth.train.checkpoint import remove_checkpoints, sweep
-from quoth.train.evaluation import SpanEvaluation
 from quoth.train.guard import Stop, exact, only_one
 from quoth.train.harness import EVERY, Harness, Interrupted
 from quoth.train.log import Tell
 from quoth.train.loop import Loop, precision_of
 from quoth.train.metrics import metrics
 from quoth.train.recipe import Recipe, read_recipe
-from quoth.train.spans import Feed
+from quoth.train.resume import remove_checkpoints, sweep
 from quoth.train.stage import check_stages, run_stages, snapshots_for
 from quoth.train.weights import LayerWeights
 

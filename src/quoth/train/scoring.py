@@ -9,16 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.answer.batched import over_windows
 from quoth.answer.decode import Decoded
-from quoth.answer.spans import SpanLogits
-from quoth.encoder.runner import CPU_TOKENS, CUDA_TOKENS
-from quoth.text import Windows, by_length
-from quoth.text.packed import Packed
+from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS
+from quoth.runtime.batched import over_windows
+from quoth.runtime.logits import SpanLogits
+from quoth.tasks.classes import ClassEvaluation, class_quality
+from quoth.tasks.span_evaluation import SpanEvaluation
 from quoth.train.cache import EVALUATION, Cache
-from quoth.train.classes import ClassEvaluation, class_quality
-from quoth.train.evaluation import SpanEvaluation
 from quoth.train.frozen import FrozenLoop, Shared
+from quoth.windows.batches import by_length
+from quoth.windows.columns import Windows
+from quoth.windows.packed import Packed
 
 ROWS = 4096  # of a cache, looked at together
 Scores = dict[str, dict[str, Any]]

@@ -17,27 +17,31 @@ from accelerate import Accelerator
 
 from quoth.answer.decode import Decoded
 from quoth.answer.record import write_answers
-from quoth.encoder.checkpoint import open_checkpoint
-from quoth.encoder.model import Model, load, save
-from quoth.encoder.runner import choose
+from quoth.encoder.device import choose
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json
+from quoth.model import apply
+from quoth.model.base import weights_hash
+from quoth.model.checkpoint import open_checkpoint
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.model.saving import save
+from quoth.tasks.classes import ClassEvaluation
+from quoth.tasks.span_data import Feed
+from quoth.tasks.span_evaluation import SpanEvaluation
 from quoth.train.build import Prepared, check_task
 from quoth.train.cache import Cache, Plan, fill_cache, remove_cache
-from quoth.train.checkpoint import remove_checkpoints
-from quoth.train.classes import ClassEvaluation
-from quoth.train.evaluation import SpanEvaluation
 from quoth.train.frozen import FrozenLoop, Shared, make_heads
 from quoth.train.guard import Stop
 from quoth.train.harness import Harness, Interrupted
 from quoth.train.log import Tell
 from quoth.train.loop import make_batches, precision_of
 from quoth.train.recipe import Recipe
+from quoth.train.resume import remove_checkpoints
 from quoth.train.scoring import score_heads
-from quoth.train.spans import Feed
 from quoth.train.weights import LayerWeights
-from quoth.tune import Freeze, apply, weights_hash
-from quoth.tune.apply import installed
+from quoth.tune import inserted
+from quoth.tune.freeze import Freeze
 
 ENCODER = "encoder"  # the name under which the encoder's own head is scored beside the others
 
@@ -209,7 +213,7 @@ class _Stage:
     def save(self, folder: Path) -> None:
         """Each head as a delta on the encoder, and its answers."""
         model = self.loop.model
-        if installed(model) is None:  # else its adapters or LoRA stay, and are saved with each head
+        if inserted(model.encoder) is None:  # else its adapters or LoRA stay, and are saved with each head
             apply(model, Freeze(0, norms="above"))
         for learner in self.loop.learners:
             model.head = learner.head

@@ -1,7 +1,7 @@
-"""Tuning: which weights of the encoder learn, and what is put between them. One file per method.
+"""Tuning methods: which weights of an encoder are trained, and which modules are inserted. One file per method.
 
 A tuning is made by `build_tuning` from a table such as `{"kind": "freeze", "layers": 3}`, which stands in recipes and
-model folders alike, and is put to work by `apply`.
+model folders alike, and is put to work by `quoth.model.apply`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
 
+from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.tune.adapters import Adapter, Adapters
-from quoth.tune.apply import apply, installed, trained
-from quoth.tune.base import weights_hash
 from quoth.tune.bitfit import BitFit
 from quoth.tune.freeze import Freeze
 from quoth.tune.full import Full
-from quoth.tune.lora import LoRA, LoRALinear, merge
-from quoth.tune.peft import save_peft
-from quoth.tune.shelf import Shelf
+from quoth.tune.lora import LoRA, LoRALinear
 from quoth.tune.tuning import Tuning
 
 __all__ = [
@@ -32,15 +29,9 @@ __all__ = [
     "Full",
     "LoRA",
     "LoRALinear",
-    "Shelf",
     "Tuning",
-    "apply",
     "build_tuning",
-    "installed",
-    "merge",
-    "save_peft",
-    "trained",
-    "weights_hash",
+    "inserted",
 ]
 
 TUNINGS: dict[str, type] = {kind.kind: kind for kind in (Full, Freeze, Adapters, LoRA, BitFit)}
@@ -62,6 +53,12 @@ def build_tuning(table: Mapping[str, Any]) -> Tuning:
             raise QuothError(f"tuning: {kind} needs {key}, which is missing")
     tuning: Tuning = TUNINGS[kind](**settings)
     return tuning
+
+
+def inserted(encoder: Encoder) -> str | None:
+    """What a tuning method inserted into an encoder, "adapters" or "LoRA", as its modules declare; None for nothing."""
+    names: list[str] = [str(module.inserted) for module in encoder.modules() if hasattr(module, "inserted")]
+    return names[0] if names else None
 
 
 def _nearest(word: object, known: Mapping[str, Any]) -> str:

@@ -6,8 +6,9 @@
     D → activation → G → dropout → adapter → + residual → LayerNorm
 
 Two in each layer. Both W are drawn from a normal with σ = 10⁻³ cut at 2σ, both b are 0, so an adapter begins close to
-the identity. gelu is the exact one, with erf, as in BERT. Beside the adapters learn every LayerNorm and the head, and
-as many of the last layers as asked: the paper's L0-A64 is Adapters(64), its L12-A64 is Adapters(64, layers="full").
+the identity. gelu is the exact one, with erf, as in BERT. Beside the adapters, every LayerNorm and the head are
+trained, and as many of the last layers as asked: the paper's L0-A64 is Adapters(64), its L12-A64 is
+Adapters(64, layers="full").
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.encoder.model import Model
+from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.tune.freeze import Freeze
 from quoth.tune.full import Full
@@ -49,6 +50,8 @@ class _Bottleneck(torch.autograd.Function):
 
 class Adapter(nn.Module):
     """x + W₂·gelu(W₁·x + b₁) + b₂: 2·h·d + h + d parameters."""
+
+    inserted: ClassVar[str] = "adapters"
 
     def __init__(self, hidden: int, size: int, **where: Any) -> None:
         super().__init__()
@@ -90,28 +93,33 @@ class Adapters:
             check_whole("layers", self.layers, 0)
         check_one_of("norms", self.norms, ("all", "above"))
 
-    def install(self, model: Model) -> None:
+    @property
+    def trains_pooler(self) -> bool:
+        """With "full"."""
+        return self._beside().trains_pooler
+
+    def install(self, encoder: Encoder) -> None:
         """Two adapters in each layer."""
-        self._beside().install(model)
-        hidden = model.encoder.shape.hidden
+        self._beside().install(encoder)
+        hidden = encoder.shape.hidden
         layer: Any
-        for layer in model.encoder.layers:
+        for layer in encoder.layers:
             weight = layer.up.weight
             for place in PLACES:
                 adapter = Adapter(hidden, self.size, device=weight.device, dtype=weight.dtype)
                 setattr(layer, place, adapter.train(layer.training))
 
-    def remove(self, model: Model) -> None:
+    def remove(self, encoder: Encoder) -> None:
         """The layers without their adapters."""
-        for layer in model.encoder.layers:
+        for layer in encoder.layers:
             for place in PLACES:
                 setattr(layer, place, None)
 
-    def learns(self, model: Model) -> set[str]:
-        """The adapters, and what learns beside them."""
+    def trainable(self, encoder: Encoder) -> set[str]:
+        """The adapters, and what is trained beside them."""
         inside = tuple(f".{place}." for place in PLACES)
-        adapters = {name for name, _ in model.named_parameters() if any(part in name for part in inside)}
-        return adapters | self._beside().learns(model)
+        adapters = {name for name, _ in encoder.named_parameters() if any(part in name for part in inside)}
+        return adapters | self._beside().trainable(encoder)
 
     def to_json(self) -> dict[str, Any]:
         """For `build_tuning`."""

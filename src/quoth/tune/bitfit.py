@@ -1,6 +1,6 @@
-"""BitFit: only biases learn (Ben Zaken et al. 2022, "BitFit: Simple Parameter-efficient Fine-tuning").
+"""BitFit: only biases are trained (Ben Zaken et al. 2022, "BitFit: Simple Parameter-efficient Fine-tuning").
 
-    learns:  every b of W·x + b in the encoder,  every LayerNorm's bias,  the head
+    trained:  every b of W·x + b in the encoder,  every LayerNorm's bias,  the head
 
 That is about one weight in a thousand.
 """
@@ -10,25 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quoth.encoder.model import Model
+from quoth.encoder.encoder import Encoder
 
 
 @dataclass(frozen=True)
 class BitFit:
-    """All biases of the encoder learn, LayerNorm's too."""
+    """All biases of the encoder are trained, those of LayerNorm too."""
 
     kind: ClassVar[str] = "bitfit"
+    trains_pooler: ClassVar[bool] = False
 
-    def install(self, model: Model) -> None:
+    def install(self, encoder: Encoder) -> None:
         """Nothing to install."""
 
-    def remove(self, model: Model) -> None:
+    def remove(self, encoder: Encoder) -> None:
         """Nothing to remove."""
 
-    def learns(self, model: Model) -> set[str]:
+    def trainable(self, encoder: Encoder) -> set[str]:
         """All biases of the encoder."""
-        names = (name for name, _ in model.named_parameters())
-        return {name for name in names if name.startswith("encoder.") and name.endswith(".bias")}
+        return {name for name, _ in encoder.named_parameters() if name.endswith(".bias")}
 
     def to_json(self) -> dict[str, Any]:
         """For `build_tuning`."""

@@ -1,28 +1,29 @@
-"""Full fine-tuning (Devlin et al. 2019, §4): every weight learns, embeddings and pooler included."""
+"""Full fine-tuning (Devlin et al. 2019, §4): every weight is trained, embeddings and pooler included."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quoth.encoder.model import Model
+from quoth.encoder.encoder import Encoder
 
 
 @dataclass(frozen=True)
 class Full:
-    """Everything learns. The pooler counts, though no gradient reaches it from a head that does not read it."""
+    """Everything is trained. The pooler counts, though no gradient reaches it from a head that does not read it."""
 
     kind: ClassVar[str] = "full"
+    trains_pooler: ClassVar[bool] = True
 
-    def install(self, model: Model) -> None:
+    def install(self, encoder: Encoder) -> None:
         """Nothing to install."""
 
-    def remove(self, model: Model) -> None:
+    def remove(self, encoder: Encoder) -> None:
         """Nothing to remove."""
 
-    def learns(self, model: Model) -> set[str]:
-        """All of encoder and pooler."""
-        return {name for name, _ in model.named_parameters() if not name.startswith("head.")}
+    def trainable(self, encoder: Encoder) -> set[str]:
+        """All of the encoder."""
+        return {name for name, _ in encoder.named_parameters()}
 
     def to_json(self) -> dict[str, Any]:
         """For `build_tuning`."""

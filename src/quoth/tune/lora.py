@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.encoder.model import Model
+from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.tune.tuning import check_one_of, check_whole
 
@@ -25,7 +25,9 @@ TARGETS = ("query", "key", "value", "output", "up", "down")
 
 
 class LoRALinear(nn.Linear):
-    """W·x + b + (α/r)·B·A·dropout(x). It takes over weight and bias of the layer that it stands for."""
+    """W·x + b + (α/r)·B·A·dropout(x). It takes over weight and bias of the layer that it replaces."""
+
+    inserted: ClassVar[str] = "LoRA"
 
     def __init__(self, linear: nn.Linear, rank: int, alpha: float, dropout: float) -> None:
         nn.Module.__init__(self)  # not Linear's: weight and bias are there already
@@ -56,13 +58,14 @@ class LoRALinear(nn.Linear):
 
 @dataclass(frozen=True)
 class LoRA:
-    """Rank-`rank` updates of the `targets` in every layer; A, B and the head learn, nothing else."""
+    """Rank-`rank` updates of the `targets` in every layer; A, B and the head are trained, nothing else."""
 
     rank: int = 8
     alpha: float = 16.0
     dropout: float = 0.0
     targets: Sequence[str] = ("query", "value")
     kind: ClassVar[str] = "lora"
+    trains_pooler: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_whole("rank", self.rank, 1)
@@ -77,46 +80,41 @@ class LoRA:
         # in one order and once each, so that equal tunings compare as equal
         object.__setattr__(self, "targets", tuple(name for name in TARGETS if name in self.targets))
 
-    def install(self, model: Model) -> None:
+    def install(self, encoder: Encoder) -> None:
         """Wrap the targets."""
-        for owner, name, linear in _linears(model, self.targets):
+        for owner, name, linear in _linears(encoder, self.targets):
             setattr(owner, name, LoRALinear(linear, self.rank, self.alpha, self.dropout))
 
-    def remove(self, model: Model) -> None:
+    def remove(self, encoder: Encoder) -> None:
         """Put the plain layers back."""
-        _unwrap(model, merged=False)
+        _unwrap(encoder, merged=False)
 
-    def learns(self, model: Model) -> set[str]:
+    def trainable(self, encoder: Encoder) -> set[str]:
         """All A and B."""
-        return {name for name, _ in model.named_parameters() if name.endswith((".lora_a", ".lora_b"))}
+        return {name for name, _ in encoder.named_parameters() if name.endswith((".lora_a", ".lora_b"))}
 
     def to_json(self) -> dict[str, Any]:
         """For `build_tuning`."""
         return {"kind": self.kind, **asdict(self), "targets": list(self.targets)}
 
 
-def merge(model: Model) -> Model:
-    """Fold LoRA into the weights: W + (α/r)·B·A. The model is changed in place and is a plain one from here on.
-
-    It has no base any more, and is saved whole.
-    """
-    if not any(isinstance(module, LoRALinear) for module in model.modules()):
+def merge(encoder: Encoder) -> None:
+    """Fold LoRA into the weights: W + (α/r)·B·A. The encoder is changed in place and is a plain one afterwards."""
+    if not any(isinstance(module, LoRALinear) for module in encoder.modules()):
         raise QuothError("this model has no LoRA to merge")
-    _unwrap(model, merged=True)
-    model.tuning = model.base = None
-    return model
+    _unwrap(encoder, merged=True)
 
 
 @torch.no_grad()
-def _unwrap(model: Model, *, merged: bool) -> None:
-    for owner, name, linear in _linears(model, TARGETS):
+def _unwrap(encoder: Encoder, *, merged: bool) -> None:
+    for owner, name, linear in _linears(encoder, TARGETS):
         if isinstance(linear, LoRALinear):
             setattr(owner, name, linear.plain(merged=merged))
 
 
-def _linears(model: Model, targets: Sequence[str]) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
+def _linears(encoder: Encoder, targets: Sequence[str]) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
     """Each target of each layer: the module that owns it, its name there, itself."""
-    for layer in model.encoder.layers:
+    for layer in encoder.layers:
         for name in targets:
             owner: Any = layer if name in ("up", "down") else layer.attention
             yield owner, name, getattr(owner, name)

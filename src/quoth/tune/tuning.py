@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
-from quoth.encoder.model import Model
+from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
 
 Norms = Literal["all", "above"]
 
 
 class Tuning(Protocol):
-    """Which weights learn, and what is put between them. Implemented by frozen dataclasses."""
+    """Which weights of an encoder are trained, and which modules are inserted. Implemented by frozen dataclasses.
+
+    trains_pooler: whether the family's pooler, which belongs to the model and not to the encoder, is trained too
+    """
 
     @property
     def kind(self) -> str:
         """Its name in recipes and model folders."""
 
-    def install(self, model: Model) -> None:
-        """Put this method's own modules into the encoder, with fresh weights; or refuse a model it does not fit."""
+    @property
+    def trains_pooler(self) -> bool:
+        """Whether the pooler is trained."""
 
-    def remove(self, model: Model) -> None:
-        """Take them out again; what lay below is as it was."""
+    def install(self, encoder: Encoder) -> None:
+        """Insert this method's own modules, with fresh weights; or refuse an encoder that it does not fit."""
 
-    def learns(self, model: Model) -> set[str]:
-        """The parameters of encoder and pooler that learn, by their full names; `apply` adds the head's."""
+    def remove(self, encoder: Encoder) -> None:
+        """Take them out again; the weights below are as they were."""
+
+    def trainable(self, encoder: Encoder) -> set[str]:
+        """The names of the encoder's parameters that are trained; `quoth.model.apply` adds those of the head."""
 
     def to_json(self) -> dict[str, Any]:
         """What a recipe or a model folder says of it; `build_tuning` makes it again."""

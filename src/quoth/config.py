@@ -1,0 +1,133 @@
+"""Tables of plain values to and from frozen dataclasses, with errors that name the key."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import get_close_matches
+from math import isfinite
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from quoth.errors import QuothError
+
+Made = TypeVar("Made")
+NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", dict: "a table"}
+
+
+def fill(cls: type[Made], table: Mapping[str, Any], where: str, prefix: str = "") -> Made:
+    """A dataclass from a table whose keys are its fields; tables inside for fields that are dataclasses."""
+    if not isinstance(table, Mapping):
+        raise QuothError(f"{where}: {prefix.rstrip('.')} is {table!r}, a table is wanted")
+    hints = get_type_hints(cls)
+    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise QuothError(f"{where}: unknown key {prefix}{key}; did you mean {prefix}{nearest(key, known)}?")
+    for name, f in known.items():
+        if name not in table and f.default is MISSING and f.default_factory is MISSING:
+            raise QuothError(f"{where}: {prefix}{name} is missing")
+    made = {key: _convert(hints[key], value, where, prefix + key) for key, value in table.items()}
+    return cls(**made)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that is most like this one."""
+    return get_close_matches(word, list(known), n=1, cutoff=0.0)[0]
+
+
+def dump_toml(table: Mapping[str, Any]) -> str:
+    """A table of values and of tables of values, as TOML. What is None is left out: its default is None."""
+    lines = [f"{key} = {_toml(value)}" for key, value in table.items() if not isinstance(value, Mapping | NoneType)]
+    for name, inner in table.items():
+        if isinstance(inner, Mapping):
+            lines += ["", f"[{name}]", *(f"{k} = {_toml(v)}" for k, v in inner.items() if v is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Strings, numbers and booleans are written in TOML as in JSON, but that TOML wants DEL escaped."""
+    if isinstance(value, Mapping):  # a table inside a table
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
+    if is_dataclass(kind) and isinstance(kind, type):
+        return fill(kind, value, where, f"{key}.")
+    if kind is Any:
+        return value
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):  # `int | None`
+        return _convert(next(k for k in get_args(kind) if k is not NoneType), value, where, key)
+    if origin is Literal:
+        if value not in get_args(kind):
+            choices = ", ".join(map(str, get_args(kind)))
+            raise QuothError(f"{where}: {key} is {value!r}; one of {choices} is wanted")
+        return value
+    if origin is tuple:
+        return tuple(
+            _convert(get_args(kind)[0], v, where, key) for v in (value if isinstance(value, list) else [value])
+        )
+    plain = origin or kind
+    if plain is float and type(value) is int:
+        return float(value)
+    if type(value) is not plain or (plain is float and not isfinite(value)):
+        raise QuothError(f"{where}: {key} is {value!r}; {NAMES[plain]} is wanted")
+    return value
+
+
+Override = Callable[[dict[str, Any], str], None]
+
+
+def read_table(path: str | Path, words: Sequence[str] = (), override: Override | None = None) -> dict[str, Any]:
+    """The table of a TOML file, changed by words such as `optimisation.rate=1e-4`."""
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise QuothError(f"{path}: no such recipe") from None
+    except OSError as error:
+        raise QuothError(f"{path}: cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise QuothError(f"{path}: not valid TOML ({error})") from None
+    for word in words:
+        (override or set_key)(table, word)
+    return table
+
+
+def set_key(table: dict[str, Any], word: str) -> None:
+    """Change one key of a table of tables, by a word key=value."""
+    key, equals, text = word.partition("=")
+    if not equals:
+        raise QuothError(f"{word!r}: an override is written key=value, such as optimisation.rate=1e-4")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a word that needs no quotes: a path, a hub id
+    *path, last = key.split(".")
+    for name in path:
+        inner = table.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise QuothError(f"{word!r}: {name} is not a table")
+        table = inner
+    table[last] = value
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table of tables as one, its keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        inner = isinstance(value, Mapping) and bool(value)
+        found.update(flat(value, f"{prefix}{key}.") if inner else {prefix + key: value})
+    return found
+
+
+def check_value(good: bool, key: str, value: Any, wanted: str) -> None:
+    """Refuse a value that is not good, saying what is wanted."""
+    if not good:
+        raise QuothError(f"recipe: {key} is {value!r}; it must be {wanted}")

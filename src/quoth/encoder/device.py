@@ -1,0 +1,66 @@
+"""`Device`: where to compute, in which precision, and how many tokens a batch may have there."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from quoth.errors import QuothError
+
+CPU_TOKENS = 2048  # a batch that stays in the caches
+CUDA_TOKENS = 65_536  # a batch that fills a large GPU
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of torch, and whether products are computed in bf16 there."""
+
+    place: torch.device
+    half: bool = False
+
+    @classmethod
+    def choose(cls, name: str | torch.device | None = None, precision: str | None = None) -> Device:
+        """The device of this name, by default a GPU if there is one; precision: "fp32", "bf16" or None.
+
+        None is bf16 where the GPU has it, else fp32.
+        """
+        if precision not in (None, "fp32", "bf16"):
+            raise QuothError(f"precision {precision!r} is unknown: choose fp32 or bf16")
+        try:
+            chosen = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+            torch.empty(0, device=chosen)
+        except (RuntimeError, AssertionError, NotImplementedError):
+            raise QuothError(
+                f"device {str(name)!r} cannot be used on this machine; leave it out, or choose cpu"
+            ) from None
+        able = chosen.type == "cuda" and torch.cuda.is_bf16_supported()
+        return cls(chosen, precision == "bf16" or (precision is None and able))
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is an NVIDIA GPU."""
+        return self.place.type == "cuda"
+
+    @property
+    def precision(self) -> str:
+        """Either bf16 or fp32, by name."""
+        return "bf16" if self.half else "fp32"
+
+    def autocast(self) -> Any:
+        """A context in which products are computed in this precision."""
+        return torch.autocast(self.place.type, torch.bfloat16) if self.half else nullcontext()
+
+    def token_budget(self, lengths: np.ndarray | None = None) -> int:
+        """How many tokens a batch without gradients may have: at least the longest of the windows."""
+        budget = CUDA_TOKENS if self.is_cuda else CPU_TOKENS
+        return budget if lengths is None else max(budget, int(lengths.max(initial=1)))
+
+
+def choose(device: str | None, precision: str | None) -> tuple[torch.device, bool]:
+    """To be removed: `Device.choose`."""
+    found = Device.choose(device, precision)
+    return found.place, found.half

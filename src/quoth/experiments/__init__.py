@@ -1,0 +1,1 @@
+"""Experiments: what is made of several runs, such as the embedded reader."""

@@ -1,0 +1,138 @@
+"""From a model folder to a graph: what is exported is loaded by torch, and its encoders and heads are written down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from quoth.errors import QuothError
+from quoth.export import heads
+from quoth.export.encoder import Inputs, encode
+from quoth.export.graph import Graph
+from quoth.export.outliers import Loud
+from quoth.export.verify import Compute
+from quoth.hub import ModelFiles, find_model
+from quoth.model.loading import load
+from quoth.model.model import Model
+from quoth.runtime.ensemble import Body, EnsembleRunner, load_ensemble
+from quoth.windows.packed import Packed
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is exported: encoders with the heads on them, and what torch makes of a batch.
+
+    how: an ensemble's logits are combined; model: the one, None for an ensemble
+    """
+
+    files: ModelFiles
+    bodies: Sequence[Body]
+    how: str | None
+    model: Model | None
+    parameters: int
+    expected: Compute
+
+    @property
+    def task(self) -> str:
+        """Of all heads."""
+        return "span" if self.model is None else str(self.model.head.task)
+
+
+def build(subject: Subject, loud: Sequence[Sequence[Loud]] = ()) -> onnx.ModelProto:
+    """The graph of a subject, in float32. loud: of each encoder's layers, if it is to be quantised."""
+    g = Graph()
+    types = any(body.encoder.shape.types for body in subject.bodies)
+    names = ["input_ids", *(["token_type_ids"] if types else [])]
+    inputs = Inputs("input_ids", "token_type_ids", g("Shape", "input_ids"))
+    logits: dict[int, str] = {}
+    for place, body in enumerate(subject.bodies):
+        states = encode(g, body.encoder, inputs, body.layers, loud[place] if loud else ())
+        logits |= _heads(g, subject, body, states, inputs.size)
+    if subject.task == "class":
+        g.output("logits", logits[0])
+        shapes: dict[str, list[str | int]] = {"logits": ["batch", "labels"]}
+    else:
+        _spans(g, [logits[number] for number in range(len(logits))], inputs.size)
+        shapes = {name: [len(logits), "batch", "length"] for name in ("start", "end")}
+    model = g.model(names, shapes, _facts(subject))
+    onnx.checker.check_model(model)
+    return model
+
+
+def _heads(g: Graph, subject: Subject, body: Body, states: dict[int, str], size: str) -> dict[int, str]:
+    """The logits of each head on one encoder, by its number: (T, 2) or (B, labels). size: (2,), B and L."""
+    if subject.task == "span":
+        rows = {layer: g.reshape(state, -1, body.encoder.shape.hidden) for layer, state in states.items()}
+        return {
+            number: heads.logits(g, head, [rows[layer] for layer in head.reads], size)
+            for number, head in body.heads.items()
+        }
+    assert subject.model is not None
+    head, first = subject.model.head, g.constant(0)
+    found = [g("Gather", states[layer], first, axis=1) for layer in head.reads]
+    if head.pooled and subject.model.pooler is not None:
+        found.append(g("Tanh", g.dense(found[-1], subject.model.pooler)))
+    batch = g("Slice", size, g.integers(0), g.integers(1))
+    return {0: heads.logits(g, head, found, g("Concat", batch, g.integers(1), axis=0))}
+
+
+def _spans(g: Graph, logits: Sequence[str], size: str) -> None:
+    """The outputs: (T, 2) of each member → start and end, (members, B, L) each."""
+    members = g("Concat", *(g("Unsqueeze", name, g.integers(0)) for name in logits), axis=0)
+    both = g("Transpose", g.reshape(members, len(logits), size, 2), perm=[3, 0, 1, 2])
+    for number, name in enumerate(("start", "end")):
+        g.output(name, g("Gather", both, g.constant(number), axis=0))
+
+
+def _facts(subject: Subject) -> dict[str, Any]:
+    """What the runner has to know."""
+    encoders = [body.encoder for body in subject.bodies]
+    return {
+        "task": subject.task,
+        "how": subject.how,
+        "longest": min(encoder.longest_window for encoder in encoders),
+        "vocab": min(encoder.shape.vocab for encoder in encoders),
+        "types": min((encoder.shape.types for encoder in encoders if encoder.shape.types), default=0),
+        "parameters": subject.parameters,
+        "shapes": [encoder.shape.to_json() for encoder in encoders],
+    }
+
+
+def open_subject(source: str | Path) -> Subject:
+    """Load what is to be exported, on the host and in float32."""
+    files = find_model(source)
+    if files.members:
+        runner = load_ensemble(source, "cpu", "fp32")
+        modules = [module for body in runner.bodies for module in (body.encoder, *body.heads.values())]
+        return Subject(files, runner.bodies, runner.how, None, _count(*modules), runner.apart)
+    model = load(source)
+    if model.head is None:
+        raise QuothError(f"{source}: has no head, so it has nothing to tell; train one first")
+    if model.head.task not in ("span", "class"):
+        raise QuothError(f"{source}: has a head for {model.head.task!r}; heads for spans and classes can be exported")
+    if model.head.task == "class":
+        return Subject(
+            files, [Body(model.encoder, {0: model.head}, model.head.reads)], None, model, _count(model), _classes(model)
+        )
+    runner = EnsembleRunner([model], "sum", "cpu", "fp32")
+    return Subject(files, runner.bodies, None, model, _count(model.encoder, model.head), runner.apart)
+
+
+def _classes(model: Model) -> Compute:
+    def compute(packed: Packed[np.ndarray]) -> np.ndarray:
+        found: np.ndarray = model(packed.map(torch.from_numpy)).numpy()
+        return found
+
+    return compute
+
+
+def _count(*modules: Any) -> int:
+    """Parameters, without LoRA's, which are folded into others."""
+    named = [pair for module in modules for pair in module.named_parameters()]
+    return sum(value.numel() for name, value in named if not name.endswith((".lora_a", ".lora_b")))

@@ -1,0 +1,178 @@
+"""`export`: a model or an ensemble as `model.onnx` in a folder that `Reader.load` opens without torch.
+
+    model.onnx       encoders and heads on windows of equal length: input_ids and, if the model has types,
+                     token_type_ids, (batch, length) int64 each → start, end (members, batch, length); or logits
+                     (batch, labels). What the runner has to know is in the file's metadata.
+    model.onnx.data  the large tensors, which onnxruntime maps into memory
+    quoth.json     what it was made of, the settings of its windows, its threshold for "no answer" if it has one
+    tokenizer.json … the tokenizer
+
+LoRA is folded into the weights, adapters stay. Nothing is written unless the file gives the logits that torch gives.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from quoth._version import __version__
+from quoth.answer.abstention import KEY, stored_silence
+from quoth.answer.reader import Reader
+from quoth.data.dataset import Dataset
+from quoth.errors import QuothError
+from quoth.export import verify
+from quoth.export.build import Subject, build, open_subject
+from quoth.export.graph import OPSET
+from quoth.export.outliers import listen
+from quoth.export.quantise import quantise
+from quoth.files import atomic_folder, write_json
+from quoth.hub import ONNX, ONNX_DATA, ModelFiles
+from quoth.model.checkpoint import FORMAT
+from quoth.runtime.onnx_runner import OnnxRunner
+from quoth.score.quality import span_quality
+from quoth.windows.packed import Packed
+from quoth.windows.settings import window_settings
+from quoth.windows.tokenizer import Tokens
+
+APART = 4096  # bytes; larger tensors lie in a file of their own
+SAMPLE = 16  # windows of a dataset that are compared
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how it compares.
+
+    bytes: of model.onnx and its data in float32, whether that or int8 was asked for
+    difference: the largest of a logit from torch's; largest_logit: the largest of torch's
+    f1: official F1 on the dataset given
+    """
+
+    folder: str
+    bytes: int
+    difference: float
+    largest_logit: float
+    int8_bytes: int | None = None
+    int8_difference: float | None = None
+    f1: float | None = None
+    int8_f1: float | None = None
+
+
+def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: Dataset | None = None) -> Exported:
+    """Export a model (a folder or a hub id, also of an ensemble).
+
+    data: questions whose windows are compared too, and on which F1 is taken
+    """
+    subject = open_subject(source)
+    _check_place(subject.files, Path(folder))
+    if data is not None and subject.task != "span":
+        raise QuothError(f"{source}: has a head for classes, so questions cannot be asked of it; leave out the data")
+    tokens = Tokens.load(subject.files.tokenizer[0].parent) if subject.files.tokenizer else None
+    if data is not None and tokens is None:
+        raise QuothError(f"{source}: has no tokenizer; tokenizer.json should lie beside the weights")
+    with atomic_folder(folder) as part, torch.no_grad():
+        result = _write(subject, part, tokens, data, int8=int8)
+        for path in subject.files.tokenizer:
+            shutil.copyfile(path, part / path.name)
+        write_json(part / "quoth.json", _description(subject, result))
+    return Exported(str(folder), **result)
+
+
+def _write(subject: Subject, part: Path, tokens: Tokens | None, data: Dataset | None, *, int8: bool) -> dict[str, Any]:
+    """Write model.onnx, in float32 or, once that is known to be right, in int8; return what was measured."""
+    model = build(subject, [listen(body.encoder, tokens) for body in subject.bodies] if int8 else ())
+    small = quantise(model) if int8 else None
+    with tempfile.TemporaryDirectory() as elsewhere:
+        path = (Path(elsewhere) if int8 else part) / ONNX
+        size = _save(model, path)
+        runner = OnnxRunner(path)
+        reader = _reader(runner, subject, tokens)
+        batches = _batches(runner, reader, data)
+        wanted = [subject.expected(packed) for packed in batches]
+        largest = max(float(np.abs(logits).max()) for logits in wanted)
+        worst = verify.difference(runner, batches, wanted)
+        verify.check(subject.files.source, worst, largest)
+        found: dict[str, Any] = {"bytes": size, "difference": worst, "largest_logit": largest}
+        found["f1"] = _f1(reader, data) if reader and data else None
+    if small is None:
+        return found
+    found["int8_bytes"] = _save(small, part / ONNX)
+    runner = OnnxRunner(part / ONNX)
+    found["int8_difference"] = verify.difference(runner, batches, wanted)
+    if not math.isfinite(found["int8_difference"]):
+        raise QuothError(f"{subject.files.source}: in int8 its logits are not finite; export it without --int8")
+    if reader and data:
+        reader.runner = runner
+        found["int8_f1"] = _f1(reader, data)
+    return found
+
+
+def _reader(runner: OnnxRunner, subject: Subject, tokens: Tokens | None) -> Reader | None:
+    """What asks questions of the file, if it answers any."""
+    if tokens is None or subject.task != "span":
+        return None
+    files = subject.files
+    return Reader(runner, tokens, **window_settings(files), silence=stored_silence(files), source=files.source)
+
+
+def _save(model: onnx.ModelProto, path: Path) -> int:
+    """Write a model, its large tensors beside it, where onnxruntime maps them into memory; return the bytes.
+
+    The model's tensors are moved, so that it cannot be used after.
+    """
+    data = path.with_name(ONNX_DATA)
+    onnx.save(model, path, save_as_external_data=True, location=data.name, size_threshold=APART)
+    return sum(file.stat().st_size for file in (path, data) if file.is_file())
+
+
+def _batches(runner: OnnxRunner, reader: Reader | None, data: Dataset | None) -> list[Packed[np.ndarray]]:
+    """Windows to compare: random ones of all lengths, and some of the dataset's, the shortest to the longest."""
+    batches = [verify.random_windows(runner.longest, runner.vocab, runner.types)]
+    if reader is not None and data is not None:
+        windows = reader.windows(data.questions[: 4 * SAMPLE])
+        order = np.argsort(windows.lengths, kind="stable")
+        batches.append(windows.packed(order[np.linspace(0, len(order) - 1, min(SAMPLE, len(order))).astype(int)]))
+    return batches
+
+
+def _f1(reader: Reader, data: Dataset) -> float | None:
+    _, summary = span_quality(data, reader.decode(data.questions), reader.silence.limit(data.version))
+    return summary["f1"]
+
+
+def _description(subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
+    """quoth.json: for one model as `save` writes it, but for the weights; with what was measured."""
+    value: dict[str, Any] = {"format": FORMAT, "quoth": __version__}
+    if subject.model is not None:
+        encoder = subject.model.encoder
+        value |= {
+            "family": subject.model.family.name,
+            "shape": encoder.shape.to_json(),
+            "style": encoder.style.to_json(),
+        }
+        value["head"] = subject.model.head.to_json()
+    else:
+        members = {number: head for body in subject.bodies for number, head in body.heads.items()}
+        value["heads"] = [members[number].to_json() for number in range(len(members))]
+    value["windows"] = window_settings(subject.files)
+    silence = stored_silence(subject.files)
+    if silence is not None:
+        value[KEY] = silence.to_json()
+    value["provenance"] = {"source": subject.files.source}
+    value["exported"] = {"file": ONNX, "opset": OPSET, **{key: fact for key, fact in found.items() if fact is not None}}
+    return value
+
+
+def _check_place(files: ModelFiles, folder: Path) -> None:
+    """Refuse to write over the model itself."""
+    place = folder.resolve()
+    for path in (files.description, *files.weights, *files.tokenizer):
+        if place in path.resolve().parents:
+            raise QuothError(f"{folder}: the model itself lies there; export to another folder")

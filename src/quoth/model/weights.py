@@ -1,0 +1,49 @@
+"""Tensors from and to safetensors files, each checked to be of finite numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from quoth.errors import QuothError
+from quoth.model.checkpoint import Tensor as Stored
+from quoth.model.checkpoint import read_bin
+
+
+def read_tensors(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
+    """Read tensors as they are stored, under the given names, each found to be of finite numbers."""
+    by_file = defaultdict(list)
+    for name, tensor in tensors.items():
+        by_file[tensor.file].append((name, tensor.name))
+    weights = {}
+    for file, names in by_file.items():
+        if file.suffix == ".bin":
+            stored = read_bin(file)
+            weights.update({ours: stored[theirs] for ours, theirs in names})
+            continue
+        try:
+            with safe_open(file, framework="pt") as opened:
+                weights.update({ours: opened.get_tensor(theirs) for ours, theirs in names})
+        except SafetensorError as error:
+            raise QuothError(f"{file}: damaged ({error}); fetch it again") from None
+    for name, value in weights.items():
+        where = tensors[name]
+        if not value.is_floating_point():
+            raise QuothError(f"{where.name}: holds {value.dtype}, not floating-point numbers")
+        if not torch.isfinite(value).all():
+            raise QuothError(f"{where.file}: tensor {where.name} holds NaN or infinite values; the file is damaged")
+    return weights
+
+
+def write_weights(path: Path, weights: dict[str, Tensor], shown: str | Path) -> None:
+    """Write a safetensors file; if that fails (a full disk, say), say so of `shown`, the place the user knows."""
+    try:
+        save_file(weights, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # safetensors wraps what the system said
+        raise QuothError(f"{shown}: could not be written ({str(error).strip()}); nothing was saved") from None

@@ -1,0 +1,36 @@
+"""Running something over all windows of a dataset, in batches of similar length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from quoth.windows.batches import by_length
+from quoth.windows.columns import Windows
+from quoth.windows.packed import Packed
+
+Compute = Callable[[Packed[np.ndarray]], Sequence[np.ndarray]]
+
+
+def over_windows(
+    windows: Windows, budget: int, compute: Compute, progress: Callable[[int, int], None] | None = None
+) -> list[np.ndarray]:
+    """What `compute` gives for every token, (T,) float32 each, in the order of the windows.
+
+    compute: from a packed batch of at most `budget` tokens to as many values a token as it likes
+    """
+    found: list[np.ndarray] = []
+    done = 0
+    for indices in by_length(windows.lengths, max(budget, int(windows.lengths.max(initial=1)))):
+        lengths = windows.lengths[indices]
+        begins = np.repeat(windows.starts[indices] - np.cumsum(lengths) + lengths, lengths)
+        place = begins + np.arange(len(begins))
+        parts = compute(windows.packed(indices))
+        found = found or [np.empty(len(windows.ids), np.float32) for _ in parts]
+        for whole, part in zip(found, parts, strict=True):
+            whole[place] = part
+        done += len(indices)
+        if progress:
+            progress(done, len(windows))
+    return found

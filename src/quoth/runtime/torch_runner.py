@@ -1,0 +1,70 @@
+"""`TorchRunner`: a torch model behind plain numpy, for rooms that know no torch."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS, choose
+from quoth.errors import QuothError
+from quoth.model.model import Model
+from quoth.windows.packed import Packed
+
+MOST_TOKENS = 262_144  # a batch of a reader on a GPU
+
+
+def budget(model: Model, device: torch.device, half: bool) -> int:
+    """How many tokens a batch of a reader may have.
+
+    On a CPU few, which stay in its caches. On a GPU, where the head reads the last state alone, as many as fit into an
+    eighth of its free memory: a small encoder's kernels on a small batch end sooner than the host launches the next.
+    """
+    if device.type != "cuda":
+        return CPU_TOKENS
+    if model.head is None or len(model.head.reads) > 1:
+        return CUDA_TOKENS
+    shape = model.encoder.shape
+    widest = max(max(layer.ffn, layer.heads * (2 * layer.key + layer.value)) for layer in shape.layers)
+    bytes_a_token = (2 if half else 4) * (2 * widest + 4 * shape.hidden)
+    free, _ = torch.cuda.mem_get_info(device)
+    return min(MOST_TOKENS, max(CUDA_TOKENS // 8, free // 8 // bytes_a_token))
+
+
+class TorchRunner:
+    """Span logits of packed batches, from a Quoth model.
+
+    On CUDA the model computes in bf16 where the GPU has it (`precision="fp32"` forbids that), elsewhere in fp32.
+    """
+
+    def __init__(self, model: Model, device: str | None = None, precision: str | None = None) -> None:
+        if model.head is None or model.head.task != "span":
+            source = model.origin.source or "this model"
+            raise QuothError(f"{source}: has no span head, so it cannot answer questions; train one first")
+        self.device, self.half = choose(device, precision)
+        self.model = model.to(self.device).eval()
+        self.longest = model.encoder.longest_window
+        self.budget = budget(self.model, self.device, self.half)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters of encoder and head."""
+        return sum(value.numel() for value in self.model.parameters())
+
+    def flops(self, length: int) -> int:
+        """Forward floating-point operations of a window of `length` tokens, encoder alone."""
+        return length * self.model.encoder.shape.flops(length)
+
+    @torch.inference_mode()
+    def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Start and end logits, (T,) float32 each."""
+        batch = packed.map(torch.from_numpy)
+        self.model.encoder.check(batch)
+        batch = batch.map(lambda array: array.to(self.device, non_blocking=True))
+        cast: Any = torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
+        with cast:
+            start, end = self.model(batch)
+        both = torch.stack([start, end]).float().cpu().numpy()
+        return both[0], both[1]

@@ -1,0 +1,1 @@
+"""Tasks: examples, batches, losses and evaluation of answer spans, classes and pre-training."""

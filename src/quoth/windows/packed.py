@@ -1,0 +1,75 @@
+"""`Packed`: windows laid end to end, so that no position of a batch is padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+Array = TypeVar("Array")
+Other = TypeVar("Other")
+
+
+@dataclass(frozen=True)
+class Packed(Generic[Array]):
+    """A batch of windows, concatenated. `Array` is numpy's on the host and torch's on a device.
+
+    Shapes, for n windows of T tokens together:
+    - ids, positions, types: (T,) integers; positions count from 0 in each window
+    - starts: (n + 1,) int32, cumulative lengths: window i is [starts[i], starts[i + 1])
+    - lengths: n plain integers on the host, so that nobody has to ask a device for them
+    """
+
+    ids: Array
+    positions: Array
+    types: Array
+    starts: Array
+    lengths: tuple[int, ...]
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest window."""
+        return max(self.lengths, default=0)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the batch has in all."""
+        return sum(self.lengths)
+
+    def map(self, to: Callable[[Array], Other]) -> Packed[Other]:
+        """The same batch with every array passed through `to`, such as numpy → torch → device."""
+        return Packed(to(self.ids), to(self.positions), to(self.types), to(self.starts), self.lengths)
+
+    def to(self, device: Any) -> Packed[Any]:
+        """The same batch as torch tensors on a device."""
+        import torch  # optional
+
+        def move(array: Any) -> Any:
+            tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+            return tensor.to(device, non_blocking=True)
+
+        return self.map(move)
+
+    def window_of_token(self) -> Any:
+        """The number of each token's window, (T,) int64, of a batch of tensors; no device is asked for its size."""
+        import torch  # optional
+
+        starts: Any = self.starts
+        windows = torch.arange(len(self.lengths), device=starts.device)
+        return windows.repeat_interleave(starts.diff(), output_size=self.tokens)
+
+
+def pack(ids: Sequence[Any], types: Sequence[Any] | None = None) -> Packed[np.ndarray]:
+    """Concatenate windows of token ids (and of token types, 0 if left out) into one `Packed` batch."""
+    lengths = tuple(len(window) for window in ids)
+    starts = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=starts[1:])
+    flat = np.concatenate([np.asarray(w, dtype=np.int32) for w in ids]) if ids else np.zeros(0, np.int32)
+    positions = np.arange(len(flat), dtype=np.int32) - np.repeat(starts[:-1], lengths)
+    if types is None:
+        kinds = np.zeros(len(flat), dtype=np.int32)
+    else:
+        kinds = np.concatenate([np.asarray(t, dtype=np.int32) for t in types]) if types else flat
+    return Packed(flat, positions.astype(np.int32), kinds, starts, lengths)

@@ -1,0 +1,59 @@
+"""Sentences and pairs of sentences as windows, one each: [CLS] a [SEP] or [CLS] a [SEP] b [SEP]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from quoth.data.dataset import Sentences
+from quoth.errors import QuothError
+from quoth.windows.columns import Windows
+from quoth.windows.tokenizer import Tokens
+
+
+def make_pairs(sentences: Sentences, tokens: Tokens, *, max_length: int = 128) -> Windows:
+    """A window of each sentence or pair. What is too long is cut at the end, of a pair the longer one, token by token.
+
+    `question` numbers the rows; there are no passages, so `spans` and `words` are -1.
+    """
+    template = tokens.template
+    first = [np.array(ids, np.int32) for ids in tokens.ids(sentences.first)]
+    second = None if sentences.second is None else [np.array(ids, np.int32) for ids in tokens.ids(sentences.second)]
+    frame = template.special if second is not None else len(template.prefix) + len(template.suffix)
+    if max_length <= frame:
+        raise QuothError(f"max_length is {max_length}; {frame} special tokens leave no room for a sentence")
+    ids, types = [], []
+    for row, a in enumerate(first):
+        b = second[row] if second is not None else None
+        left, right = _room(len(a), 0 if b is None else len(b), max_length - frame)
+        parts: list[tuple[Any, Any]] = [(template.prefix, template.prefix_types), (a[:left], template.question_type)]
+        if b is not None:
+            parts += [(template.middle, template.middle_types), (b[:right], template.passage_type)]
+        # the end of a single sentence is of the sentence's own type
+        parts.append((template.suffix, template.suffix_types if b is not None else template.question_type))
+        ids.append(np.concatenate([np.asarray(part, np.int32) for part, _ in parts]))
+        types.append(np.concatenate([np.broadcast_to(np.asarray(t, np.int32), len(p)) for p, t in parts]))
+    count = len(ids)
+    starts = np.append(0, np.cumsum([len(row) for row in ids])).astype(np.int64)
+    nothing = np.full(int(starts[-1]), -1, np.int32)
+    return Windows(
+        np.concatenate(ids) if ids else nothing,
+        np.concatenate(types) if types else nothing,
+        np.stack([nothing, nothing], 1),
+        nothing,
+        starts,
+        np.arange(count, dtype=np.int32),
+        np.zeros((count, 2), np.int32),
+    )
+
+
+def _room(a: int, b: int, room: int) -> tuple[int, int]:
+    """How many tokens of each are kept: the longer one is cut until both fit.
+
+    Where both are cut, an odd token more is left to the longer one, of equals to the second, as in tokenizers.
+    """
+    if a + b <= room:
+        return a, b
+    short = min(a, b, room // 2)
+    return (short, room - short) if a <= b else (room - short, short)

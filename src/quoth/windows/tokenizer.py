@@ -1,0 +1,233 @@
+"""`Tokens`: a tokenizer that gives ids and exact character spans, and knows how its family frames a pair."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, processors
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from quoth.data.source import read_source
+from quoth.errors import QuothError
+from quoth.files import read_json
+from quoth.windows.offsets import spans_of
+from quoth.windows.pieces import pieces
+
+PIECE = 100_000  # characters of a long text that are tokenised in one go
+GROUP = 1_000_000  # characters whose `Encoding`s, much larger than our arrays, are held at a time
+SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Template:
+    """What stands around question and passage: prefix, question, middle, passage, suffix.
+
+    BERT has [CLS] q [SEP] p [SEP], RoBERTa <s> q </s></s> p </s>. Ids and types of each special token, and
+    the type of all tokens of the question and of the passage.
+    """
+
+    prefix: tuple[int, ...]
+    middle: tuple[int, ...]
+    suffix: tuple[int, ...]
+    prefix_types: tuple[int, ...]
+    middle_types: tuple[int, ...]
+    suffix_types: tuple[int, ...]
+    question_type: int
+    passage_type: int
+
+    @property
+    def special(self) -> int:
+        """How many tokens of a window are neither question nor passage."""
+        return len(self.prefix) + len(self.middle) + len(self.suffix)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text as n tokens: ids (n,) int32, spans (n, 2) int32 with the characters [start, end) of each.
+
+    words: (n,) int32, the number of the word that each token is a part of, as the tokenizer splits words; they
+    ascend, and a token that belongs to none has -1.
+    """
+
+    ids: np.ndarray
+    spans: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Tokens:
+    """A `tokenizers.Tokenizer`, used without its truncation and padding, and the template of its pairs.
+
+    A special token typed by a user ("[SEP]" in a passage) becomes what the tokenizer makes of it by default,
+    as in transformers: usually that token's id, with the span of the typed characters. It never changes the
+    structure: which tokens are question and passage is known from the template alone.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, types: bool = True) -> None:
+        """Wrap a tokenizer, which is left as it is. `types=False` for a family without token types."""
+        self.tokenizer = tokenizer
+        bare = Tokenizer.from_str(tokenizer.to_str())
+        bare.no_truncation()
+        bare.no_padding()
+        self.template = _template(bare, types)
+        # The post-processor frames the pair, as we do, and trims offsets, which RoBERTa's gets wrong where a
+        # space was put before a word after a typed special token. Without it the offsets are raw and exact.
+        bare.post_processor = processors.Sequence([])
+        self._bare = bare
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokens:
+        """Load `tokenizer.json` (the file, or a folder that has it), else the folder's BERT `vocab.txt`."""
+        path = Path(path)
+        folder = path if path.is_dir() else path.parent
+        file = folder / "tokenizer.json" if path.is_dir() else path
+        settings = folder / "tokenizer_config.json"
+        config = read_json(settings) if settings.exists() else {}
+        if not isinstance(config, dict):
+            raise QuothError(f"{settings}: an object is wanted")
+        vocabulary = path if path.name == "vocab.txt" else folder / "vocab.txt"
+        if file.exists() and file != vocabulary:
+            try:
+                tokenizer = Tokenizer.from_file(str(file))
+            except Exception as error:  # the library raises plain Exception for anything it cannot parse
+                raise QuothError(f"{file}: not a tokenizer of the tokenizers library ({error})") from None
+        elif vocabulary.exists():
+            tokenizer = _word_pieces(vocabulary, config)
+        else:
+            raise QuothError(f"{path}: no tokenizer.json and no vocab.txt there")
+        try:
+            return cls(tokenizer, _has_types(config))
+        except QuothError as error:
+            raise QuothError(f"{path}: {error}") from None
+
+    def encode(self, texts: Sequence[str], piece: int = PIECE) -> list[Encoded]:
+        """Tokens of each text, without special tokens around it.
+
+        Spans are exact for any Unicode and never fall.
+        - they neither begin nor end with white space: a token of nothing else has an empty span at its end
+        - tokens that share a character (its bytes in byte-level BPE, the letters of a Hangul syllable) each
+          have the whole character
+        - a space that the tokenizer itself put before a word counts as the word's first character
+
+        A text longer than `piece` characters is tokenised in pieces, with the same result and flat memory.
+        """
+        clean = [_clean(text) for text in texts]
+        parts: list[list[Encoded]] = [[] for _ in clean]
+        for group in self._groups(clean, piece):
+            stretches = [clean[text][start:end] for text, start, end in group]
+            found = self._bare.encode_batch(stretches, add_special_tokens=False)
+            spans = spans_of(found, stretches)
+            past = 0
+            for (text, start, _), encoding in zip(group, found, strict=True):
+                first, past = past, past + len(encoding)
+                ids = np.array(encoding.ids, dtype=np.int32)
+                parts[text].append(Encoded(ids, spans[first:past] + np.int32(start), _words(encoding)))
+        return [_join(part) for part in parts]
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Only the token ids of each text: faster, for questions, whose spans nobody asks for."""
+        found = self._bare.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
+        return [encoding.ids for encoding in found]
+
+    def _groups(self, texts: list[str], piece: int) -> Iterator[list[tuple[int, int, int]]]:
+        """Pieces (text, start, past) of all texts in order, some `GROUP` characters of them at a time."""
+        group: list[tuple[int, int, int]] = []
+        size = 0
+        for index, text in enumerate(texts):
+            for start, past in pieces(self._bare, text, piece):
+                group.append((index, start, past))
+                size += past - start
+                if size >= GROUP:
+                    yield group
+                    group, size = [], 0
+        if group:
+            yield group
+
+
+def _join(parts: list[Encoded]) -> Encoded:
+    if len(parts) == 1:
+        return parts[0]
+    words, count = [], 0
+    for part in parts:  # each piece counts its words from 0
+        words.append(np.where(part.words < 0, part.words, part.words + np.int32(count)))
+        count += int(part.words.max(initial=-1)) + 1
+    ids, spans = ([getattr(part, name) for part in parts] for name in ("ids", "spans"))
+    return Encoded(np.concatenate(ids), np.concatenate(spans), np.concatenate(words))
+
+
+def _words(encoding: Any) -> np.ndarray:
+    numbers = (-1 if word is None else word for word in encoding.word_ids)
+    return np.fromiter(numbers, dtype=np.int32, count=len(encoding))
+
+
+def _clean(text: str) -> str:
+    """The text with half surrogate pairs, which UTF-8 cannot hold, as U+FFFD: a character for a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return SURROGATES.sub("\ufffd", text)
+    return text
+
+
+def _template(tokenizer: Tokenizer, types: bool) -> Template:
+    """Learn the template from a pair of placeholders: what belongs to neither sequence is the frame."""
+    for word in chain(["a"], islice(tokenizer.get_vocab(), 1000)):
+        pair = tokenizer.encode(word, word)
+        owner = [2 if sequence is None else sequence for sequence in pair.sequence_ids]
+        if 0 in owner and 1 in owner:
+            break
+    else:
+        raise QuothError("the tokenizer gives no token for any word of its vocabulary")
+    q, q_past = owner.index(0), len(owner) - owner[::-1].index(0)
+    p, p_past = owner.index(1), len(owner) - owner[::-1].index(1)
+    if not 0 < q < q_past <= p:
+        raise QuothError("the tokenizer puts no special token before the question; Quoth needs one, as [CLS] or <s>")
+    kinds = pair.type_ids if types else [0] * len(owner)
+    ids = [tuple(pair.ids[a:b]) for a, b in ((0, q), (q_past, p), (p_past, None))]
+    frame = [tuple(kinds[a:b]) for a, b in ((0, q), (q_past, p), (p_past, None))]
+    return Template(ids[0], ids[1], ids[2], frame[0], frame[1], frame[2], kinds[q], kinds[p])
+
+
+def _has_types(config: dict[str, Any]) -> bool:
+    """Whether the family has token types; DistilBERT has none, though its tokenizer.json is BERT's."""
+    names = config.get("model_input_names")
+    if isinstance(names, list):
+        return "token_type_ids" in names
+    return "DistilBert" not in str(config.get("tokenizer_class", ""))
+
+
+def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> Tokenizer:
+    """BERT's own tokenizer from its vocabulary, with the defaults of transformers' BertTokenizer."""
+    words = [word.rstrip("\r") for word in read_source(vocabulary).split("\n")]
+    if words and not words[-1]:
+        words.pop()
+    vocab = {word: index for index, word in enumerate(words)}
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    missing = [token for token in special if token not in vocab]
+    if missing:
+        raise QuothError(f"{vocabulary}: not a BERT vocabulary, it has no {missing[0]}")
+    tokenizer = Tokenizer(WordPiece(vocab, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        strip_accents=config.get("strip_accents"),
+        lowercase=config.get("do_lower_case", True),
+    )
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
+    )
+    tokenizer.add_special_tokens(special)
+    return tokenizer

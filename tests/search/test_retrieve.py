@@ -1,0 +1,95 @@
+"""Which stretches of long texts are read: BM25 as a loop writes it, and cuts that lose nothing."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quoth.search.retrieve import Stretch, bm25, choose, stretches, widened
+
+words = st.sampled_from(["river", "rivers", "The", "mill", "Mühle", "42", "inventor", "invention", "x", "İ", "東京"])
+texts = st.lists(st.lists(words, max_size=12).map(" ".join), min_size=1, max_size=6)
+odd = st.text(alphabet="ab. \n\r!?é😀", max_size=200)
+
+
+def by_hand(question, passages):
+    """Robertson's formula with Lucene's idf, term by term."""
+
+    def split(text):
+        return [word[:6] for word in re.findall(r"\w+", text.lower())]
+
+    k1, b = 1.2, 0.75
+    bags = [split(passage) for passage in passages]
+    mean = max(1.0, sum(map(len, bags)) / len(bags))
+    scores = []
+    for bag in bags:
+        score = 0.0
+        for word in set(split(question)):
+            having = sum(word in other for other in bags)
+            idf = math.log(1 + (len(bags) - having + 0.5) / (having + 0.5))
+            f = bag.count(word)
+            score += idf * f * (k1 + 1) / (f + k1 * (1 - b + b * len(bag) / mean))
+        scores.append(score)
+    return scores
+
+
+@given(st.lists(words, max_size=5).map(" ".join), texts)
+def test_bm25_equals_the_formula(question, passages):
+    pieces = [Stretch(i, 0, len(text)) for i, text in enumerate(passages)]
+    np.testing.assert_allclose(bm25(question, passages, pieces), by_hand(question, passages), rtol=1e-12, atol=1e-12)
+
+
+def test_endings_do_not_matter():
+    passages = ["Nothing here.", "He invented it.", "Nor here."]
+    pieces = stretches(passages)
+    assert choose("Whose invention?", passages, pieces, 1) == [pieces[1]]
+
+
+@given(texts, st.integers(1, 8))
+def test_the_best_are_chosen_in_the_order_of_the_texts(passages, count):
+    pieces = [Stretch(i, 0, len(text)) for i, text in enumerate(passages)]
+    scores = by_hand("the river mill", passages)
+    wanted = sorted(range(len(passages)), key=lambda i: (-round(scores[i], 9), i))[:count]
+    chosen = choose("the river mill", passages, pieces, count)
+    assert [piece.document for piece in chosen] == sorted(piece.document for piece in chosen)
+    assert sorted(round(scores[p.document], 9) for p in chosen) == sorted(round(scores[i], 9) for i in wanted)
+
+
+@given(st.lists(odd, min_size=1, max_size=3), st.integers(1, 50))
+def test_stretches_cover_all_once(passages, size):
+    pieces = stretches(passages, size)
+    for number, text in enumerate(passages):
+        mine = [piece for piece in pieces if piece.document == number]
+        assert "".join(text[piece.begin : piece.past] for piece in mine) == text
+        assert all(0 < len(piece) <= size for piece in mine[:-1])
+        assert mine[0].begin == 0
+        assert len(mine[-1]) <= size
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("one two\n\nthree. Four\nfive six seven", "one two\n\n"),
+        ("one two\r\n\r\nthree. Four\nfive six seven", "one two\r\n\r\n"),
+        ("one two three. Four\nfive six seven eight", "one two three. Four\n"),
+        ("one two three. Four five six seven eight", "one two three. "),
+        ("one two three four five six seven eight", "one two three four "),
+        ("onetwothreefourfivesixseveneight", "onetwothreefourfivesi"),
+    ],
+)
+def test_where_a_text_is_cut(text, first):
+    assert stretches([text], 21)[0].past == len(first)
+
+
+@given(odd, st.integers(1, 40), st.integers(0, 30))
+def test_a_stretch_grows_by_whole_words(text, size, margin):
+    for piece in stretches([text], size):
+        wide = widened(piece, text, margin)
+        assert max(0, piece.begin - margin) <= wide.begin <= piece.begin
+        assert piece.past <= wide.past <= min(len(text), piece.past + margin)
+        for place, own in ((wide.begin, piece.begin), (wide.past, piece.past)):
+            if place not in (0, own, len(text)):
+                assert text[place - 1].isspace() or text[place].isspace()
