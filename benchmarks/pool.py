@@ -1,11 +1,10 @@
-"""Many runs beside each other on one GPU: a small encoder does not fill it.
+"""Many training runs in parallel on one GPU: a small encoder does not fill it.
 
-The parent tokenises the data once; every worker is handed them when it starts, then takes one job after another.
+The parent tokenises the data once. Every worker process receives them when it starts, then does one job after another.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import statistics
 import time
@@ -16,98 +15,95 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from quoth.data.source import read_source
 from quoth.errors import QuothError
+from quoth.files import read_json
+from quoth.recipes import find_recipe
 
 Facts = dict[str, Any]
-Found = tuple[str, Facts]
+Outcome = tuple[str, Facts]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a recipe, the overrides over it, the most tokens of a step, and the folder it goes to."""
+    """One run: the name of a shipped recipe, overrides, the most tokens of a step, and the folder of the run."""
 
-    recipe: Path
-    words: tuple[str, ...]
-    tokens: int
+    recipe: str
+    overrides: tuple[str, ...]
+    batch_tokens: int
     out: str
 
+    @property
+    def identity(self) -> list[str]:
+        """What a run of earlier is recognised by."""
+        return [*self.overrides, f"optimisation.batch_tokens={self.batch_tokens}"]
 
-def overrides(model: Any, train: Any, evaluate: Any, rate: float, epochs: float) -> tuple[str, ...]:
-    """The words that bring a recipe of a paper to this model, these data, this rate and so many epochs."""
+
+def overrides(model: Any, train: Any, evaluate: Any, learning_rate: float, epochs: float) -> tuple[str, ...]:
+    """The overrides that bring a recipe of a paper to this model, these data, this rate and so many epochs."""
     return (
         f"model={model}",
         f"data.train={train}",
         f"data.evaluate={evaluate}",
         f"optimisation.epochs={epochs}",
-        f"optimisation.rate={rate}",
+        f"optimisation.learning_rate={learning_rate}",
         "checkpoints.seconds=3600",
     )
 
 
 def read(job: Job) -> Any:
     """The recipe of a job. The papers' few windows a step give way to a budget of tokens."""
-    from quoth.train.recipe import read_recipe
+    from quoth.train.recipe import read_recipe  # needs torch
 
-    recipe = read_recipe(job.recipe, job.words)
-    return replace(recipe, optimisation=replace(recipe.optimisation, windows=None, tokens=job.tokens))
-
-
-def hold_out(train: Path, folder: Path, part: float) -> tuple[Path, Path]:
-    """Split a SQuAD file by article: about `part` of the questions, at least one article, go to the second file."""
-    data = json.loads(read_source(train))
-    sizes = [sum(len(p["qas"]) for p in article["paragraphs"]) for article in data["data"]]
-    order = np.random.default_rng(0).permutation(len(sizes))
-    count = max(1, int((np.cumsum(np.array(sizes)[order]) <= part * sum(sizes)).sum()))
-    held = set(order[:count].tolist())
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "search-train.json", folder / "search-held-out.json"
-    for path, inside in zip(paths, (False, True)):
-        articles = [article for i, article in enumerate(data["data"]) if (i in held) == inside]
-        path.write_text(json.dumps({"version": "v2.0", "data": articles}), encoding="utf-8")
-    return paths
+    recipe = read_recipe(find_recipe(job.recipe), job.overrides)
+    return replace(recipe, optimisation=replace(recipe.optimisation, batch_size=None, batch_tokens=job.batch_tokens))
 
 
-_prepared: dict[Any, Any] = {}
+_tasks: dict[Any, Any] = {}
 
 
-def receive(prepared: dict[Any, Any]) -> None:
-    """A worker takes the data, tokenised once for all."""
+def receive(tasks: dict[Any, Any]) -> None:
+    """A worker receives the data, tokenised once for all."""
     import torch
 
     torch.set_num_threads(1)
-    _prepared.update(prepared)
+    _tasks.update(tasks)
 
 
-def work(job: Job) -> Found:
-    """Run one job, or go on with it: its folder, and its metrics or, under `error`, why it has none."""
+def prepared_task(job: Job) -> Any:
+    """In a worker: the task of a job, with its data."""
+    return _tasks[read(job).data]
+
+
+def work(job: Job) -> Outcome:
+    """Run one job, or resume it: its folder, and its metrics or, under `error`, why it has none."""
     from quoth.train.run import train
 
     recipe = read(job)
     begin = time.perf_counter()
     try:
-        facts = train(recipe, job.out, prepared=_prepared[recipe.data])
-    except QuothError as error:  # a rate too high, say: no reason to end the others
+        train(recipe, job.out, task=_tasks[recipe.data])
+        facts = dict(read_json(Path(job.out) / "metrics.json"))
+    except QuothError as error:  # such as a rate that is too high: no reason to end the others
         facts = {"error": str(error)}
     return job.out, {**facts, "wall": time.perf_counter() - begin}
 
 
 def tokenised(jobs: Iterable[Job]) -> dict[Any, Any]:
-    """The data of these jobs."""
-    from quoth.train.build import build_model, prepare
+    """The tasks of these jobs, with their data, by the data settings."""
+    from quoth.tasks import prepare  # needs torch
+    from quoth.train.build import build_model
 
     found: dict[Any, Any] = {}
     for recipe in map(read, jobs):
         if recipe.data not in found:
-            found[recipe.data] = prepare(recipe, build_model(recipe))
+            longest = recipe.evaluation.max_answer_tokens
+            found[recipe.data] = prepare(recipe.data, build_model(recipe), recipe.seed, longest)
     return found
 
 
 @contextmanager
 def workers(count: int, samples: Iterable[Job]) -> Iterator[ProcessPoolExecutor]:
-    """So many processes beside each other, with the data of these jobs. One that dies ends all; none is waited for."""
+    """So many processes with the data of these jobs. If one dies, all end; jobs that wait are cancelled."""
     pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), receive, (tokenised(samples),))
     try:
         yield pool
@@ -115,12 +111,12 @@ def workers(count: int, samples: Iterable[Job]) -> Iterator[ProcessPoolExecutor]
         pool.shutdown(cancel_futures=True)
 
 
-def submit(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> list[Future[Found]]:
-    """Queue jobs, first come, first served."""
+def submit(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> list[Future[Outcome]]:
+    """Queue jobs, in this order."""
     return [pool.submit(work, job) for job in jobs]
 
 
-def finished(waiting: Sequence[Future[Found]]) -> Iterator[Found]:
+def finished(waiting: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
     """Jobs as they end, each shown in a line."""
     for future in as_completed(waiting):
         out, facts = future.result()
@@ -130,8 +126,8 @@ def finished(waiting: Sequence[Future[Found]]) -> Iterator[Found]:
         yield out, facts
 
 
-def collect(waiting: Sequence[Future[Found]]) -> dict[str, Facts]:
-    """Wait for jobs, all of which must succeed: what they found, by folder."""
+def collect(waiting: Sequence[Future[Outcome]]) -> dict[str, Facts]:
+    """Wait for jobs, all of which must succeed: their metrics, by folder."""
     found = dict(finished(waiting))
     for out, facts in found.items():
         if "error" in facts:
@@ -140,7 +136,7 @@ def collect(waiting: Sequence[Future[Found]]) -> dict[str, Facts]:
 
 
 def best_rate(scores: dict[str, float]) -> float:
-    """The rate with the highest score."""
+    """The learning rate with the highest score."""
     return float(max(scores, key=lambda rate: scores[rate]))
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks that make the papers' tables run, end and leave what their tables and plots need."""
+"""benchmarks.papers.silva runs, ends and leaves what its table and plots need; benchmarks.race takes turns."""
 
 import contextlib
 import importlib
@@ -11,7 +11,7 @@ import pytest
 
 from train.material import SOURCES, make_model, make_questions
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+ROOT = Path(__file__).parents[1]
 LAYERS, HIDDEN = 2, 32
 ROWS = {  # own parameters: Silva §3.2 and §3.3; the block is BERT's without the bias of its keys
     "plain encoder": 0,
@@ -23,37 +23,51 @@ ROWS = {  # own parameters: Silva §3.2 and §3.3; the block is BERT's without t
 
 
 def silva(*arguments):
-    """Run benchmarks/silva.py in this process, which spares an import of torch, and its workers in theirs."""
+    """Run benchmarks.papers.silva in this process, which spares an import of torch, and its workers in theirs."""
     told = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
-        patch.setattr(sys, "path", [str(BENCHMARKS), str(SOURCES), *sys.path])  # workers get it too
+        patch.setattr(sys, "path", [str(ROOT), str(SOURCES), *sys.path])  # workers get it too
         patch.setattr(sys, "argv", ["silva.py", *map(str, arguments)])
         for name, value in (("OMP_NUM_THREADS", "1"), ("CUDA_VISIBLE_DEVICES", "")):
             patch.setenv(name, value)
-        importlib.import_module("silva").main()
+        importlib.import_module("benchmarks.papers.silva").main()
     return told.getvalue()
 
 
 @pytest.fixture(scope="module")
 def given(minilm, tmp_path_factory):
-    """A folder, and the words for a tiny model and two articles to learn from, one of which the search holds out."""
+    """A folder, and arguments: a tiny model and two articles to train on, one of which the search holds out."""
     folder = tmp_path_factory.mktemp("silva")
     articles = [make_questions(folder / f"{seed}.json", seed=seed, passages=2) for seed in (1, 2)]
     data = [json.loads(path.read_text())["data"][0] for path in articles]
     (folder / "train.json").write_text(json.dumps({"version": "v2.0", "data": data}))
     dev = make_questions(folder / "dev.json", seed=3, passages=1)
-    words = ["--model", make_model(folder / "small", minilm), "--train", folder / "train.json", "--evaluate", dev]
-    words += ["--out", folder / "run", "--epochs", 1, "--long", 2, "--seeds", 2, "--tokens", 1024, "--workers", 1]
-    return folder, words
+    arguments = ["--model", make_model(folder / "small", minilm), "--train", folder / "train.json", "--evaluate", dev]
+    arguments += [
+        "--out",
+        folder / "run",
+        "--epochs",
+        1,
+        "--long",
+        2,
+        "--seeds",
+        2,
+        "--batch-tokens",
+        1024,
+        "--workers",
+        1,
+    ]
+    return folder, arguments
 
 
 @pytest.fixture(scope="module")
 def results(given):
-    folder, words = given
-    silva(*words, "--search-rates", 1e-4, 1e-3, "--search-epochs", 0.5)
+    folder, arguments = given
+    silva(*arguments, "--search-rates", 1e-4, 1e-3, "--search-epochs", 0.5)
     return json.loads((folder / "run" / "results.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_run_is_in_the_results(results):
     assert {"settings", "machine", "scores", "rates", "head_parameters", "runs"} == results.keys()
     found = [(run["row"], run["kind"], run["seed"]) for run in results["runs"].values()]
@@ -73,6 +87,7 @@ def test_every_run_is_in_the_results(results):
         assert run["kind"] == "search" or run["rate"] == results["rates"][run["row"]]
 
 
+@pytest.mark.slow
 def test_heads_have_the_parameters_of_the_paper(results):
     plain = results["head_parameters"]["plain encoder"]
     assert plain == 2 * HIDDEN + 2
@@ -81,9 +96,10 @@ def test_heads_have_the_parameters_of_the_paper(results):
     assert {row: size - trained["plain encoder"] for row, size in trained.items()} == ROWS
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_run_again_and_plots_are_drawn(given, results):
-    folder, words = given
-    told = silva(*words, "--only", "train")
+    folder, arguments = given
+    told = silva(*arguments, "--only", "train")
     assert "15 of 15 runs are there, 0 to go" in told
     assert json.loads((folder / "run" / "results.json").read_text())["runs"] == results["runs"]
     drawn = silva("--plot", folder / "run" / "results.json", "--plots", folder / "plots")
@@ -92,3 +108,24 @@ def test_what_is_there_is_not_run_again_and_plots_are_drawn(given, results):
     header, _, *rows = (line.strip("| ").split(" | ") for line in drawn.splitlines()[-2 - len(ROWS) :])
     assert [cells[:2] for cells in rows] == [[row, f"{own:,}"] for row, own in ROWS.items()]
     assert {len(cells) for cells in rows} == {len(header)}
+
+
+def test_contenders_take_turns_and_ratios_are_of_rates(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    tools = importlib.import_module("benchmarks.race")
+    clock, order = [0.0], []
+    monkeypatch.setattr(tools.time, "perf_counter", lambda: clock[0])
+
+    def contender(name, seconds, items, steps):
+        def step():
+            order.append(name)
+            clock[0] += seconds
+
+        return tools.Contender(step, items, steps)
+
+    times = tools.race({"a": contender("a", 1.0, 4, 2), "b": contender("b", 3.0, 6, 1)}, 3, warmup=1)
+    assert "".join(order) == "ab" + "aab" + "baa" + "aab"
+    assert times.seconds == {"a": [2.0] * 3, "b": [3.0] * 3}
+    assert times.rates() == {"a": 4.0, "b": 2.0}
+    assert times.step_seconds("a") == 1.0
+    assert str(times.ratio("a", "b")) == "2.00 (2.00–2.00)"

@@ -1,4 +1,4 @@
-"""benchmarks/classes.py runs every task at every epoch, and its tables say what the runs' own metrics say."""
+"""benchmarks.papers.classes runs every task at every epoch, and its tables say what the runs' own metrics say."""
 
 import gzip
 import json
@@ -17,21 +17,21 @@ from sklearn.metrics import accuracy_score, f1_score
 from quoth.train.run import train
 from train.material import FACTS, assert_same_weights, environment, make_model, make_questions
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-sys.path.append(str(BENCHMARKS))
-import classes  # noqa: E402
-from pool import Job, read  # noqa: E402
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))
+from benchmarks.papers import classes, classes_tables  # noqa: E402
+from benchmarks.pool import Job, read  # noqa: E402
 
 AT = ("0.2", "1", "3")
 RECIPES = {"MRPC": "mrpc", "RTE": "rte", "SST-2": "sst2", "CoLA": "cola"}
 # Small enough for a CPU: short windows, two epochs of the heads.
 SMALL = [
-    "data.max_length=64", "data.step=24", "data.question_limit=24", "frozen.epochs=2", "frozen.evaluate=[1, 2]",
+    "data.max_length=64", "data.step=24", "data.max_query_length=24", "frozen.epochs=2", "frozen.evaluate=[1, 2]",
 ]  # fmt: skip
 
 
 def write_glue(folder):
-    """GLUE's four tables, gzipped: twelve rows to learn from, eight to be scored on."""
+    """GLUE's four tables, gzipped: twelve rows to train on, eight to be scored on."""
     texts = [sentence for sentence, *_ in FACTS]
     pairs = [(text, texts[(i + i % 2) % 12], i % 2) for i, text in enumerate(texts)]
     made = {
@@ -48,17 +48,19 @@ def write_glue(folder):
 
 
 def run(*arguments):
-    command = [sys.executable, str(BENCHMARKS / "classes.py"), *map(str, arguments)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment())
+    command = [sys.executable, "-m", "benchmarks.papers.classes", *map(str, arguments)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=environment(), cwd=ROOT
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, minilm):
-    """A folder with a tiny model, data, and the words of the command."""
+    """A folder with a tiny model, data, and the arguments of the command."""
     folder = tmp_path_factory.mktemp("classes")
-    words = [
+    arguments = [
         "--model",
         make_model(folder / "small", minilm),
         "--out",
@@ -66,10 +68,21 @@ def place(tmp_path_factory, minilm):
         "--glue",
         write_glue(folder / "glue"),
     ]
-    words += ["--squad-train", make_questions(folder / "train.json", seed=1, passages=2)]
-    words += ["--squad-dev", make_questions(folder / "dev.json", seed=2, passages=1)]
-    words += ["--tokens", 1024, "--glue-tokens", 128, "--seeds", 1, "--sst2-fraction", 0.5, "--workers", 1]
-    return folder, [*words, "--set", *SMALL]
+    arguments += ["--squad-train", make_questions(folder / "train.json", seed=1, passages=2)]
+    arguments += ["--squad-dev", make_questions(folder / "dev.json", seed=2, passages=1)]
+    arguments += [
+        "--batch-tokens",
+        1024,
+        "--glue-batch-tokens",
+        128,
+        "--seeds",
+        1,
+        "--sst2-fraction",
+        0.5,
+        "--workers",
+        1,
+    ]
+    return folder, [*arguments, "--set", *SMALL]
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +95,7 @@ def results(place, output):
     return json.loads((place[0] / "runs/results.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_task_at_every_epoch(results):
     found = {name: (one["task"], f"{one['at']:g}", one["seed"]) for name, one in results["runs"].items()}
     wanted = {f"{recipe}-{at}-seed0": (task, at, 0) for task, recipe in RECIPES.items() for at in AT}
@@ -100,6 +114,7 @@ def test_every_task_at_every_epoch(results):
                 assert head["best_f1"] >= head["quality"]["f1"] - 1e-9
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_run_folders(place, results):
     for name, one in results["runs"].items():
         facts = json.loads((place[0] / "runs" / name / "metrics.json").read_text())
@@ -110,18 +125,20 @@ def test_scores_are_those_of_the_run_folders(place, results):
         }
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_run_again(place, output):
     again = run(*place[1])
     assert again.startswith("15 of 15 runs are there, 0 to go")
     assert again[again.index("| epochs |") :] == output[output.index("| epochs |") :]
 
 
+@pytest.mark.slow
 def test_a_short_run_is_the_beginning_of_the_recipes_own(place, results, tmp_path):
     """The encoder and a head after 0.2 epoch, bit for bit, as the recipe as it stands makes them on its way to 3."""
-    words = results["runs"]["mrpc-0.2-seed0"]["words"]
-    words = [word for word in words if not word.startswith(("optimisation.epochs", "frozen.at"))]
-    assert words.pop() == "optimisation.tokens=128"
-    recipe = read(Job(BENCHMARKS.parent / "recipes/bertvision/mrpc.toml", tuple(words), 128, ""))
+    changes = results["runs"]["mrpc-0.2-seed0"]["overrides"]
+    changes = [change for change in changes if not change.startswith(("optimisation.epochs", "frozen.at"))]
+    assert changes.pop() == "optimisation.batch_tokens=128"
+    recipe = read(Job("bertvision/mrpc", tuple(changes), 128, ""))
     assert (recipe.optimisation.epochs, recipe.frozen.at) == (3, (0.2, 1, 3))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -136,6 +153,7 @@ def test_a_short_run_is_the_beginning_of_the_recipes_own(place, results, tmp_pat
         assert_same_weights(mine, theirs)
 
 
+@pytest.mark.slow
 def test_tables(results, output):
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in output.splitlines() if line.startswith("|")]
     asked, glue = rows[2 : 2 + 21], rows[2 + 21 + 2 :]
@@ -161,6 +179,7 @@ def test_tables(results, output):
     assert [row[-1] for row in glue if row[-1]] == ["82.0 → 84.0", "63.9 → 72.6", "92.7 → 92.7", "53.4 → 60.0"]
 
 
+@pytest.mark.slow
 def test_several_seeds_are_a_mean_and_a_deviation(results):
     runs = dict(results["runs"])
     scores = {0: 70.0, 1: 72.0, 2: 80.0}
@@ -169,17 +188,18 @@ def test_several_seeds_are_a_mean_and_a_deviation(results):
         whole["seed"] = seed
         whole["heads"]["encoder"]["quality"]["acc"] = score
         runs[f"rte-1-seed{seed}"] = whole
-    lines = classes.glue_table({"runs": runs})
+    lines = classes_tables.glue_table({"runs": runs}).splitlines()
     (line,) = [line for line in lines if line.startswith("| RTE, acc | 1 |")]
     assert f"| {statistics.mean(scores.values()):.1f} ± {statistics.stdev(scores.values()):.1f} |" in line
 
 
+@pytest.mark.slow
 def test_plot(results, tmp_path):
-    path = classes.plot(results, tmp_path)
+    path = classes_tables.plot(results, tmp_path)
     assert path == tmp_path / "answerable.svg"
     text = path.read_text()
     assert all(name in text for name in ("encoder itself", "xception-short-cls", "encoder after 0.2 epochs"))
-    assert classes.plot({"runs": {}}, tmp_path) is None
+    assert classes_tables.plot({"runs": {}}, tmp_path) is None
 
 
 @settings(deadline=None, max_examples=50)

@@ -1,4 +1,4 @@
-"""benchmarks/runtime.py without the old pipeline: readers take turns, and every figure is there."""
+"""benchmarks.speed.runtime without the old pipeline: readers take turns, and every figure is there."""
 
 import contextlib
 import importlib
@@ -16,7 +16,7 @@ from quoth.score.cost import file_bytes
 from quoth.score.squad import score_squad2
 from train.material import SOURCES, make_questions
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +28,17 @@ def given(span_model, tmp_path_factory):
     return folder, make_questions(folder / "questions.json", seed=1, passages=1)
 
 
+@pytest.mark.slow
 def test_readers_take_turns(given):
     folder, questions = given
     asked = read(questions).questions
-    words = ["--data", questions, "--model", folder / "int8", "--against", folder / "fp32", "--passes", 2]
-    words += ["--threads", 1, "--json", folder / "found.json"]
+    arguments = ["--data", questions, "--model", folder / "int8", "--against", folder / "fp32", "--passes", 2]
+    arguments += ["--threads", 1, "--json", folder / "found.json"]
     told = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(told):
-        patch.setattr(sys, "path", [str(BENCHMARKS), str(SOURCES), *sys.path])
-        patch.setattr(sys, "argv", ["runtime.py", *map(str, words)])
-        importlib.import_module("runtime").main()
+        patch.setattr(sys, "path", [str(ROOT), str(SOURCES), *sys.path])
+        patch.setattr(sys, "argv", ["runtime.py", *map(str, arguments)])
+        importlib.import_module("benchmarks.speed.runtime").main()
     found = json.loads((folder / "found.json").read_text())
     assert (found["questions"], found["passes"], found["threads"]) == (len(asked), 2, 1)
     assert [Path(row["folder"]).name for row in found["contenders"].values()] == ["int8", "fp32"]

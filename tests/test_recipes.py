@@ -1,4 +1,4 @@
-"""Every recipe that ships can be read, and its tuning and heads fit the model that it names."""
+"""Every recipe that ships is found by its name and can be read; its tuning and heads fit the model that it names."""
 
 import sys
 from dataclasses import asdict, replace
@@ -11,6 +11,7 @@ import torch
 from quoth.data.glue import read_glue
 from quoth.encoder.encoder import Encoder
 from quoth.encoder.shape import LayerShape, Shape
+from quoth.errors import QuothError
 from quoth.experiments.build_reader import read_build_recipe
 from quoth.heads import build_head
 from quoth.heads.mlm import mlm_table
@@ -19,14 +20,13 @@ from quoth.model.model import Model
 from quoth.prune.cost import Parameters
 from quoth.prune.plan import plan_rounds
 from quoth.prune.recipe import read_prune_recipe
+from quoth.recipes import find_recipe, recipe_names
 from quoth.tasks.settings import Negatives
 from quoth.train.recipe import read_recipe
 from quoth.tune import build_tuning
 
-FOLDER = Path(__file__).parent.parent / "recipes"
-PRUNING = FOLDER / "prune.toml"
-EMBEDDED = FOLDER / "embedded.toml"
-RECIPES = sorted(path for path in FOLDER.rglob("*.toml") if path not in (PRUNING, EMBEDDED))
+PRUNING, EMBEDDED = find_recipe("prune"), find_recipe("embedded")
+RECIPES = [find_recipe(name) for name in recipe_names() if name not in ("prune", "embedded")]
 SHAPES = {
     "bert-base-cased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996),
     "bert-base-uncased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=30522),
@@ -34,7 +34,7 @@ SHAPES = {
     "microsoft/MiniLM-L12-H384-uncased": Shape.uniform(layers=12, hidden=384, heads=12, vocab=30522),
     "albert-base-v2": Shape(30000, 512, 2, 128, 768, (LayerShape(12, 64, 64, 3072),) * 12, tied=True),
 }
-# Trainable parameters of paper 1, tables 1 and 2.
+# Trainable parameters of Hulburd 2020, tables 1 and 2.
 PUBLISHED = {
     "l0": 39_938,
     "l1": 7_124_738,
@@ -45,8 +45,8 @@ PUBLISHED = {
     "l0-a768": 28_388_354,
     "l12-a64": 110_691_074,
 }
-# Parameters of paper 2's heads for classes, at 26 channels of 1,024: the authors count in their Xceptions the running
-# means and variances of batch normalisation too, 2,944 in the short one.
+# Parameters of the classification heads of BERTVision, at 26 channels of 1,024. The authors also count running means
+# and variances of batch normalisation in their Xceptions, 2,944 in the short one.
 CLASSES = {
     "lp": 2_077,
     "lp-adapter-386": 398_499,
@@ -56,7 +56,38 @@ CLASSES = {
     "xception-full": 20_662_106,
 }
 BERTVISION = {"heads", "less-data", "answerable", "mrpc", "rte", "sst2", "cola"}
-LABELS = {"answerable": 2, "glue": 2, "span": None, "pretrain": None}  # of the tasks that recipes have
+LABELS = {"answerable": 2, "glue": 2, "span": None, "pretrain": None}  # of each task
+
+
+def test_a_recipe_is_found_by_name_with_or_without_suffix():
+    found = find_recipe("hulburd/l6")
+    assert found.is_file()
+    assert found.parts[-3:] == ("recipes", "hulburd", "l6.toml")
+    assert find_recipe("hulburd/l6.toml") == found
+    assert find_recipe(Path("hulburd/l6")) == found
+    assert find_recipe(found) == found
+
+
+def test_a_file_is_preferred_to_a_recipe_that_ships(tmp_path, monkeypatch):
+    (tmp_path / "prune.toml").write_text('model = "mine"\n')
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("prune.toml").resolve() == tmp_path / "prune.toml"
+    assert find_recipe("prune") == PRUNING  # no file of that name
+
+
+def test_an_unknown_recipe_names_the_nearest():
+    with pytest.raises(QuothError, match=r"^huburd/l6\.toml: no such file.*did you mean hulburd/l6\?$"):
+        find_recipe("huburd/l6.toml")
+    with pytest.raises(QuothError, match="did you mean silva/dot"):
+        find_recipe("silva")  # a folder is no recipe
+
+
+def test_every_recipe_has_a_name():
+    folder = find_recipe("prune").parent
+    names = recipe_names()
+    assert names == sorted(names)
+    assert {find_recipe(name) for name in names} == set(folder.rglob("*.toml"))
+    assert {"prune", "embedded", "pretrain", "hulburd/l6", "bertvision/heads", "silva/dot"} <= set(names)
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -67,19 +98,19 @@ def test_a_recipe_fits_its_model(path):
     with torch.device("meta"):
         encoder = Encoder(shape)
         mlm = recipe.data.task == "pretrain"
-        head = mlm_table(shape, encoder.style, following=recipe.following) if mlm else recipe.head
+        head = mlm_table(shape, encoder.style, nsp=recipe.head.get("nsp", True)) if mlm else recipe.head
         model = Model(encoder, build_head(head, *sizes), pooler=True)
         apply(model, build_tuning(recipe.tuning))
         heads = {name: build_head(head, *sizes) for name, (head, _) in recipe.frozen.each().items()}
     for head in (model.head, *heads.values()):
         assert (head.task == "span") == (recipe.data.task == "span")
         assert head.to_json().get("labels") == LABELS[recipe.data.task]
-    learning = sum(value.numel() for value in model.parameters() if value.requires_grad)
-    assert learning == PUBLISHED.get(path.stem, learning)
-    assert 0 < learning <= sum(value.numel() for value in model.parameters())
+    trainable = sum(value.numel() for value in model.parameters() if value.requires_grad)
+    assert trainable == PUBLISHED.get(path.stem, trainable)
+    assert 0 < trainable <= sum(value.numel() for value in model.parameters())
 
 
-def test_the_recipe_of_pruning_has_the_sizes_of_the_paper():
+def test_the_pruning_recipe_has_the_sizes_of_the_paper():
     recipe = read_prune_recipe(PRUNING)
     total = Parameters(pooler=True)(SHAPES[recipe.model])
     assert [round(keep * total / 1e6) for keep in recipe.target.keep] == [100, 89, 78, 67, 56, 43, 33]
@@ -91,15 +122,17 @@ def test_the_recipe_of_the_embedded_reader():
     teacher, cut = recipe.teacher, recipe.cut
     shape = SHAPES[teacher.model]
     assert shape.total() == 33_212_160  # as published, without a pooler
-    assert replace(teacher.data, negatives=Negatives()) == cut.data, "the cut learns from people's questions alone"
+    assert replace(teacher.data, negatives=Negatives()) == cut.data, (
+        "the pruned model is trained on the annotated questions alone"
+    )
     assert teacher.head == {"kind": "span"}
-    assert all(part > 0 for part in asdict(teacher.data.negatives).values())
+    assert all(fraction > 0 for fraction in asdict(teacher.data.negatives).values())
     cost = Parameters(embeddings=cut.target.embeddings)
     rounds = plan_rounds(cut, shape, cost)
     assert [(now.part, now.target) for now in rounds] == [(None, "start"), (0.47, "keep-0.47")]
-    assert cut.start.layers == 9  # which leave more than the target wants
+    assert cut.start.layers == 9  # which cost more than the target
     assert cost(replace(shape, layers=shape.layers[:9])) > 0.47 * cost(shape)
-    # At a byte a parameter the reader is within 25 MB.
+    # With one byte per parameter the reader is smaller than 25 MB.
     assert 0.47 * cost(shape) + shape.parameters()["embeddings"] < 23e6
     assert recipe.card.licences
     assert recipe.card.limits
@@ -125,13 +158,13 @@ def test_heads_for_answer_or_no_answer_have_the_published_sizes():
     assert count(recipe, SHAPES[recipe.model]) == CLASSES
     frozen = recipe.frozen
     assert (frozen.at, frozen.epochs, frozen.evaluate) == ((0.2, 1, 3), 10, tuple(range(1, 11)))
-    # What the states of all windows of SQuAD 2.0 take in fp32, by FACTS: 131,911 and 12,227 of them.
-    assert frozen.cache * 10**9 > (131_911 + 12_227) * 25 * 1024 * 4
+    # The states of all windows of SQuAD 2.0 in fp32: 131,911 for training and 12,227 for evaluation (BERTVision).
+    assert frozen.cache_gb * 10**9 > (131_911 + 12_227) * 25 * 1024 * 4
 
 
 @pytest.mark.parametrize(("stem", "task"), [("mrpc", "MRPC"), ("rte", "RTE"), ("sst2", "SST-2"), ("cola", "CoLA")])
 def test_glue_is_named_as_the_hub_names_it(stem, task, monkeypatch):
-    """The sources are read as they stand, by a stand-in for the package `datasets`."""
+    """The sources are read by a replacement of the package `datasets`."""
     asked = []
 
     def load_dataset(name, part, split):
@@ -149,10 +182,10 @@ def test_heads_of_glue_differ_in_nothing_but_the_data():
     tasks = [bertvision(stem) for stem in ("mrpc", "rte", "sst2", "cola")]
     assert all(recipe.frozen.heads == tasks[0].frozen.heads for recipe in tasks)
     assert all(recipe.optimisation == tasks[0].optimisation for recipe in tasks)
-    assert tasks[0].optimisation.schedule == "constant"  # so that a snapshot is what a shorter run gives
+    assert tasks[0].optimisation.schedule == "constant"  # so a snapshot is what a shorter run gives
 
 
-def test_less_data_is_the_run_of_all_heads_looked_at_on_its_way():
+def test_less_data_is_the_run_of_all_heads_with_more_evaluations():
     less, whole = bertvision("less-data"), bertvision("heads")
     assert less.frozen.heads.items() <= whole.frozen.heads.items()
     assert (less.data, less.optimisation) == (whole.data, whole.optimisation)

@@ -1,4 +1,4 @@
-"""Tiny models and batches that tests of several rooms share."""
+"""Tiny models and batches that tests of several packages share."""
 
 import copy
 

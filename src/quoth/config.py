@@ -1,4 +1,4 @@
-"""Tables of plain values to and from frozen dataclasses, with errors that name the key."""
+"""Settings: tables from TOML or JSON to and from frozen dataclasses, with errors that name the key."""
 
 from __future__ import annotations
 
@@ -16,6 +16,25 @@ from quoth.errors import QuothError
 
 Made = TypeVar("Made")
 NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", dict: "a table"}
+RENAMED = {  # keys of recipes of version 0.1, and their names since
+    "rate": "learning_rate",
+    "decay": "weight_decay",
+    "clip": "max_grad_norm",
+    "windows": "batch_size",
+    "tokens": "batch_tokens",
+    "warmup": "warmup_ratio",
+    "accumulate": "gradient_accumulation_steps",
+    "beta1": "adam_beta1",
+    "beta2": "adam_beta2",
+    "epsilon": "adam_epsilon",
+    "cache": "cache_gb",
+    "task": "task_weight",
+    "logits": "logits_weight",
+    "states": "states_weight",
+    "distil": "distillation",
+    "between": "round_epochs",
+    "search": "hpo",
+}
 
 
 def fill(cls: type[Made], table: Mapping[str, Any], where: str, prefix: str = "") -> Made:
@@ -26,12 +45,22 @@ def fill(cls: type[Made], table: Mapping[str, Any], where: str, prefix: str = ""
     known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
     for key in table:
         if key not in known:
-            raise QuothError(f"{where}: unknown key {prefix}{key}; did you mean {prefix}{nearest(key, known)}?")
+            raise QuothError(f"{where}: unknown key {prefix}{key}; {_hint(key, known, prefix)}")
     for name, f in known.items():
         if name not in table and f.default is MISSING and f.default_factory is MISSING:
             raise QuothError(f"{where}: {prefix}{name} is missing")
     made = {key: _convert(hints[key], value, where, prefix + key) for key, value in table.items()}
     return cls(**made)
+
+
+def _hint(key: str, known: Mapping[str, Any], prefix: str) -> str:
+    new = RENAMED.get(key)
+    if new in known:
+        return f"it is called {prefix}{new} now"
+    if not known:
+        return "there are none"
+    near = nearest(key, [*known, *(old for old, now in RENAMED.items() if now in known)])
+    return f"did you mean {prefix}{near if near in known else RENAMED[near]}?"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -58,12 +87,16 @@ def _toml(value: Any) -> str:
 
 
 def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
+    if hasattr(kind, "from_json"):
+        return kind.from_json(value)
     if is_dataclass(kind) and isinstance(kind, type):
         return fill(kind, value, where, f"{key}.")
     if kind is Any:
         return value
     origin = get_origin(kind)
     if origin in (Union, UnionType):  # `int | None`
+        if value is None and NoneType in get_args(kind):
+            return None
         return _convert(next(k for k in get_args(kind) if k is not NoneType), value, where, key)
     if origin is Literal:
         if value not in get_args(kind):
@@ -74,6 +107,8 @@ def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
         return tuple(
             _convert(get_args(kind)[0], v, where, key) for v in (value if isinstance(value, list) else [value])
         )
+    if origin is dict and is_dataclass(get_args(kind)[1]) and isinstance(value, Mapping):
+        return {name: _convert(get_args(kind)[1], inner, where, f"{key}.{name}") for name, inner in value.items()}
     plain = origin or kind
     if plain is float and type(value) is int:
         return float(value)
@@ -86,7 +121,7 @@ Override = Callable[[dict[str, Any], str], None]
 
 
 def read_table(path: str | Path, words: Sequence[str] = (), override: Override | None = None) -> dict[str, Any]:
-    """The table of a TOML file, changed by words such as `optimisation.rate=1e-4`."""
+    """The table of a TOML file, changed by words such as `optimisation.learning_rate=1e-4`."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -104,7 +139,7 @@ def set_key(table: dict[str, Any], word: str) -> None:
     """Change one key of a table of tables, by a word key=value."""
     key, equals, text = word.partition("=")
     if not equals:
-        raise QuothError(f"{word!r}: an override is written key=value, such as optimisation.rate=1e-4")
+        raise QuothError(f"{word!r}: an override is written key=value, such as optimisation.learning_rate=1e-4")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -125,6 +160,13 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         inner = isinstance(value, Mapping) and bool(value)
         found.update(flat(value, f"{prefix}{key}.") if inner else {prefix + key: value})
     return found
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The keys in which two tables of tables differ, each with both values."""
+    mine, theirs = flat(one), flat(other)
+    keys = [*mine, *(key for key in theirs if key not in mine)]
+    return [f"{key}: {mine.get(key)!r}, {theirs.get(key)!r}" for key in keys if mine.get(key) != theirs.get(key)]
 
 
 def check_value(good: bool, key: str, value: Any, wanted: str) -> None:

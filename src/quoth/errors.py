@@ -1,4 +1,4 @@
-"""The one error that means "the user can mend this": a single line that names the culprit and what to do."""
+"""The error for mistakes in the input: a single line that names the culprit and what to do."""
 
 
 class QuothError(ValueError):

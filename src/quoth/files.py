@@ -26,7 +26,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         yield part
         part.chmod(0o666 & ~_umask())
         part.replace(path)
-    except OSError as error:  # a full disk does not say of which file, and the name of the part helps nobody
+    except OSError as error:  # a full disk does not say of which file, and the temporary name is of no use to a user
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         with suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""From a folder, a hub id or the word `embedded` to files on this machine.
+"""The files of a model on this machine, by its folder, its hub id or the word `embedded`.
 
-Only what is needed is fetched, safetensors before `.bin`.
+Only what is needed is downloaded, safetensors before `.bin`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _from_folder(folder: Path) -> Fetch:
 
 
 def _from_hub(source: str) -> Fetch:
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import hf_hub_download  # here, since it takes long to import
     from huggingface_hub.errors import (
         EntryNotFoundError,
         HfHubHTTPError,
@@ -172,7 +172,7 @@ def _complete(source: str) -> bool:
 
 def _cached(source: str, *names: str) -> Path | None:
     """The first of these files that the cache holds."""
-    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache  # here, since it takes long to import
 
     found = (try_to_load_from_cache(source, name) for name in names)
     return next((Path(path) for path in found if isinstance(path, str)), None)

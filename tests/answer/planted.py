@@ -1,9 +1,9 @@
-"""A reader whose mind is known: it looks for one word, and answers with it wherever it stands."""
+"""A reader with planted logits: it looks for one word, and answers with it wherever it stands."""
 
 import numpy as np
 
 from quoth.answer.reader import Reader
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 
 class Planted:
@@ -11,8 +11,8 @@ class Planted:
 
     longest, budget, parameters = 512, 4096, 0
 
-    def __init__(self, tokens, word, null=0.0):
-        (self.id,) = tokens.ids([word])[0]
+    def __init__(self, tokenizer, word, null=0.0):
+        (self.id,) = tokenizer.ids([word])[0]
         self.null = null
         self.tokens = 0  # read so far
 
@@ -26,6 +26,6 @@ class Planted:
         return logits, logits
 
 
-def planted_reader(folder, word, null=0.0, silence=None):
-    tokens = Tokens.load(folder)
-    return Reader(Planted(tokens, word, null), tokens, silence=silence)
+def planted_reader(folder, word, null=0.0, abstention=None):
+    tokenizer = Tokenizer.load(folder)
+    return Reader(Planted(tokenizer, word, null), tokenizer, abstention=abstention)

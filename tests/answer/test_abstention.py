@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quoth import QuothError, Reader
-from quoth.answer.abstention import Silence, store_silence
-from quoth.answer.calibration import Calibration, fit_calibration
+from quoth.answer.abstention import Abstention, store_abstention
+from quoth.answer.calibration import fit_calibration
 from quoth.answer.decode import Decoded
 from quoth.data.dataset import Gold, Question
 from quoth.encoder.shape import LayerShape
 from quoth.runtime.ensemble import save_ensemble
-from quoth.score.thresholds import choices, cross_fitted, fit_silence, fit_threshold
+from quoth.score.thresholds import choices, cross_fitted, fit_abstention, fit_threshold
 from support.exporting import make_folder, shape, with_tokenizer
 
-KEPT = Silence(-1.25, Calibration(2.5, 0.5), {"data": "dev.json", "questions": 12})
+KEPT = Abstention(-1.25, 2.5, 0.5, {"data": "dev.json", "questions": 12})
 
 
 def made(rows, titles):
@@ -42,12 +42,12 @@ def f1s(questions, margins, threshold):
     """By hand: what each question scores at a threshold. "red" of "red fox" has F1 2/3."""
     worth = []
     for question, margin in zip(questions, margins):
-        silent = margin > threshold
+        abstains = margin > threshold
         if question.impossible:
-            worth.append(1.0 if silent else 0.0)
+            worth.append(1.0 if abstains else 0.0)
         else:
-            spoken = {"red fox": 1.0, "red": 2 / 3}.get(question.answers[0].text, 0.0)
-            worth.append(0.0 if silent else spoken)
+            answered = {"red fox": 1.0, "red": 2 / 3}.get(question.answers[0].text, 0.0)
+            worth.append(0.0 if abstains else answered)
     return worth
 
 
@@ -113,29 +113,29 @@ def test_the_threshold_is_the_best_there_is(rows):
     value = fit_threshold(these)
     assert value == pytest.approx(threshold_by_hand(questions, margins), abs=1e-12)
     assert these.at(value).f1.tolist() == pytest.approx(f1s(questions, margins, value))
-    # no question lies so near that the rounding of another runtime would move it, unless all must be silent
+    # no question lies so near that the rounding of another runtime would move it, unless all must abstain
     if value >= min(margins):
         assert all(abs(margin - value) > 0.2 for margin in margins if margin != max(m for m in margins if m < math.inf))
 
 
 def test_fitting_says_what_on():
     questions, decoded = made([(1.0, -1.0), (None, 2.0), (1.0, -2.0), (None, -1.5), (1.0, -0.5)], ["t"] * 5)
-    silence = fit_silence(choices(questions, decoded), "dev.json")
-    assert silence.threshold == 0.75
-    assert silence.calibration == fit_calibration([-1.0, 2.0, -2.0, -1.5, -0.5], [0, 1, 0, 1, 0], bias=True)
-    assert silence.fitted == {"data": "dev.json", "questions": 5, "f1": 80.0, "HasAns_f1": 100.0, "NoAns_f1": 50.0}
+    abstention = fit_abstention(choices(questions, decoded), "dev.json")
+    assert abstention.threshold == 0.75
+    assert abstention.calibration == fit_calibration([-1.0, 2.0, -2.0, -1.5, -0.5], [0, 1, 0, 1, 0], bias=True)
+    assert abstention.fitted == {"data": "dev.json", "questions": 5, "f1": 80.0, "HasAns_f1": 100.0, "NoAns_f1": 50.0}
 
 
 @pytest.mark.parametrize(("score", "which"), [(None, "no question"), (1.0, "every question")])
 def test_fitting_asks_for_both_kinds(score, which):
     questions, decoded = made([(score, 1.0), (score, 2.0)], ["t"] * 2)
     with pytest.raises(QuothError, match=f"dev.json: {which} has an answer"):
-        fit_silence(choices(questions, decoded), "dev.json")
+        fit_abstention(choices(questions, decoded), "dev.json")
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, minilm):
-    place = tmp_path_factory.mktemp("silence")
+    place = tmp_path_factory.mktemp("abstention")
     sizes = {"hidden": 32, "embedding": 32, "vocab": 30522, "positions": 96}
     for seed, name in enumerate(("one", "two")):
         layers = (LayerShape(2, 16, 16, 64),)
@@ -146,53 +146,61 @@ def place(tmp_path_factory, minilm):
 
 class TestFolder:
     def test_kept_and_read(self, place):
-        assert Reader.load(place / "one", device="cpu").silence == Silence(0.0, Calibration(1.0, 0.0))
+        assert Reader.load(place / "one", device="cpu").abstention == Abstention(0.0, 1.0, 0.0)
         before = json.loads((place / "one/quoth.json").read_text())
-        store_silence(place / "one", KEPT)
+        store_abstention(place / "one", KEPT)
         after = json.loads((place / "one/quoth.json").read_text())
-        assert after.pop("null") == {"threshold": -1.25, "temperature": 2.5, "bias": 0.5, "fitted": dict(KEPT.fitted)}
+        assert after.pop("abstention") == {
+            "threshold": -1.25,
+            "temperature": 2.5,
+            "bias": 0.5,
+            "fitted": dict(KEPT.fitted),
+        }
         assert after == before
-        assert Reader.load(place / "one", device="cpu").silence == KEPT
+        assert Reader.load(place / "one", device="cpu").abstention == KEPT
 
     @pytest.mark.parametrize("int8", [False, True])
     def test_an_export_takes_it_along(self, place, tmp_path, int8):
         from quoth.export.export import export
 
-        store_silence(place / "one", KEPT)
+        store_abstention(place / "one", KEPT)
         export(place / "one", tmp_path / "onnx", int8=int8)
-        assert Reader.load(tmp_path / "onnx").silence == KEPT
+        assert Reader.load(tmp_path / "onnx").abstention == KEPT
         export(place / "two", tmp_path / "without")
-        assert "null" not in json.loads((tmp_path / "without/quoth.json").read_text())
+        assert "abstention" not in json.loads((tmp_path / "without/quoth.json").read_text())
 
     def test_an_ensemble_has_its_own(self, place, tmp_path):
         from quoth.export.export import export
 
-        store_silence(place / "one", KEPT)
+        store_abstention(place / "one", KEPT)
         save_ensemble([place / "one", place / "two"], tmp_path / "both")
-        assert Reader.load(tmp_path / "both", device="cpu").silence == Silence(), "a member's is not the ensemble's"
-        store_silence(tmp_path / "both", KEPT)
-        assert Reader.load(tmp_path / "both", device="cpu").silence == KEPT
+        assert Reader.load(tmp_path / "both", device="cpu").abstention == Abstention(0.0), (
+            "a member's is not the ensemble's"
+        )
+        store_abstention(tmp_path / "both", KEPT)
+        assert Reader.load(tmp_path / "both", device="cpu").abstention == KEPT
         export(tmp_path / "both", tmp_path / "onnx")
-        assert Reader.load(tmp_path / "onnx").silence == KEPT
+        assert Reader.load(tmp_path / "onnx").abstention == KEPT
 
     @pytest.mark.parametrize(
         ("value", "culprit"),
         [
-            (3, "null is 3; it must be an object"),
-            ({}, "threshold is None; it must be a finite number"),
-            ({"threshold": "0"}, "threshold is '0'"),
-            ({"threshold": True}, "threshold is True"),
-            ({"threshold": math.nan}, "threshold is nan"),
-            ({"threshold": 0, "bias": math.inf}, "bias is inf"),
-            ({"threshold": 0, "temperature": 0}, "temperature is 0; it must be above 0"),
+            (3, "abstention is 3, a table is wanted"),
+            ({}, "abstention.threshold is missing"),
+            ({"threshold": "0"}, "abstention.threshold is '0'; a number is wanted"),
+            ({"threshold": True}, "abstention.threshold is True"),
+            ({"threshold": math.nan}, "abstention.threshold is nan"),
+            ({"threshold": 0, "bias": math.inf}, "abstention.bias is inf"),
+            ({"threshold": 0, "temperature": 0}, "abstention.temperature is 0.0; it must be above 0"),
+            ({"treshold": 0}, "unknown key abstention.treshold; did you mean abstention.threshold"),
         ],
     )
     def test_a_spoilt_file_is_one_line(self, place, value, culprit):
         path = place / "two/quoth.json"
         kept = path.read_text()
-        path.write_text(json.dumps({**json.loads(kept), "null": value}))
+        path.write_text(json.dumps({**json.loads(kept), "abstention": value}))
         try:
-            with pytest.raises(QuothError, match=f"quoth.json: (null: )?{culprit}"):
+            with pytest.raises(QuothError, match=f"quoth.json: {culprit}"):
                 Reader.load(place / "two", device="cpu")
         finally:
             path.write_text(kept)
@@ -200,10 +208,10 @@ class TestFolder:
     def test_a_threshold_alone_will_do(self, place):
         path = place / "two/quoth.json"
         kept = path.read_text()
-        path.write_text(json.dumps({**json.loads(kept), "null": {"threshold": 1}}))
-        assert Reader.load(place / "two", device="cpu").silence == Silence(1.0)
+        path.write_text(json.dumps({**json.loads(kept), "abstention": {"threshold": 1}}))
+        assert Reader.load(place / "two", device="cpu").abstention == Abstention(1.0)
         path.write_text(kept)
 
     def test_only_quoth_folders_keep_it(self, minilm):
         with pytest.raises(QuothError, match="there is none; save or export the model as a Quoth folder first"):
-            store_silence(minilm, KEPT)
+            store_abstention(minilm, KEPT)

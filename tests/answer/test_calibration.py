@@ -30,7 +30,7 @@ margins = st.one_of(st.integers(-3, 3).map(float), st.floats(-50, 50), st.just(m
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(eighths, st.sampled_from([0.0, 1.0]), margins), min_size=1, max_size=25))
 def test_the_best_threshold_is_that_of_a_loop_over_all(rows):
-    spoken, silent, margin = (list(column) for column in zip(*rows))
+    answered, abstained, margin = (list(column) for column in zip(*rows))
 
     def mean(threshold):
         return sum(n if m > threshold else a for a, n, m in rows) / len(rows)
@@ -38,23 +38,23 @@ def test_the_best_threshold_is_that_of_a_loop_over_all(rows):
     finite = sorted({m for m in margin if m < math.inf})
     tried = [float(np.nextafter(finite[0], -math.inf)), *finite] if finite else [0.0]
     best = max(tried, key=mean)  # the first, i.e. smallest, of the best
-    assert best_threshold(spoken, silent, margin) == Threshold(best, mean(best))
+    assert best_threshold(answered, abstained, margin) == Threshold(best, mean(best))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 200), st.integers(0, 2**32 - 1))
 def test_no_threshold_gives_more_f1(n, seed):
     rng = np.random.default_rng(seed)
-    spoken, silent = rng.random(n), (rng.random(n) < 0.5).astype(float)
+    answered, abstained = rng.random(n), (rng.random(n) < 0.5).astype(float)
     margin = rng.integers(-9, 9, n) / 3
-    found = best_threshold(spoken, silent, margin)
-    means = [np.where(margin > t, silent, spoken).mean() for t in np.append(margin, -99)]
+    found = best_threshold(answered, abstained, margin)
+    means = [np.where(margin > t, abstained, answered).mean() for t in np.append(margin, -99)]
     assert found.score == pytest.approx(max(means), abs=1e-12)
-    assert np.where(margin > found.value, silent, spoken).mean() == pytest.approx(found.score, abs=1e-12)
+    assert np.where(margin > found.value, abstained, answered).mean() == pytest.approx(found.score, abs=1e-12)
 
 
 def test_equal_margins_change_sides_together():
-    # Speaking on the first alone would give 3/3, but no threshold parts it from the second.
+    # Answering the first alone would give 3/3, but no threshold parts it from the second.
     assert best_threshold([1, 0, 0], [0, 1, 1], [2.0, 2.0, 5.0]).score == pytest.approx(2 / 3)
 
 

@@ -329,7 +329,7 @@ def test_no_passage_no_window_no_characters():
     assert np.isposinf(decoded.null_minus_best).all()
 
 
-def test_of_tied_windows_the_first_speaks_for_bertvision():
+def test_of_tied_windows_the_first_counts_for_bertvision():
     windows = [(0, 0, [(a, a + 1)], [0, 3], [0, 3]) for a in (1, 0)]
     assert decode(*build(["ab"], windows), rule="bertvision").predictions() == ["b"]
 

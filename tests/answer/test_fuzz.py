@@ -14,7 +14,7 @@ from quoth.answer.reader import Reader
 from quoth.data.dataset import Question
 from quoth.runtime.logits import SpanLogits
 from quoth.windows.questions import make_windows
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 ODD = "aé ßİ.,'\n\r\t\0\u0301\u200d\u3000東京서אוم😀👍🏽‍1-[]"
 texts = st.text(alphabet=ODD, min_size=1, max_size=120) | st.text(min_size=1, max_size=60)
@@ -24,7 +24,7 @@ values = st.floats(-30, 30) | st.sampled_from([math.nan, math.inf, -math.inf, 1e
 
 @pytest.fixture(scope="module")
 def tokens(minilm):
-    return Tokens.load(minilm)
+    return Tokenizer.load(minilm)
 
 
 class Noise:
@@ -76,7 +76,7 @@ def test_text_to_answer(tokens, pairs, pool, seed, options):
 def test_many_short_windows(tokens, question, context, length, seed, rule):
     """Windows of a dozen tokens: answers merged across them stay in the text, whatever the rule."""
     asked = [Question("a", question, context, ())]
-    windows = make_windows(asked, tokens, max_length=length, question_limit=4, step=3)
+    windows = make_windows(asked, tokens, max_length=length, max_query_length=4, step=3)
     rng = np.random.default_rng(seed)
     logits = SpanLogits(*rng.normal(0, 5, (2, len(windows.ids))).astype(np.float32))
     decoded = decode(windows, logits, [context], n_best=7, rule=rule)

@@ -64,6 +64,7 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("name", list(SETTINGS))
+@pytest.mark.slow
 def test_equals_the_pipeline_on_200_questions(remembering, name):
     found = remembering(question=[q for q, _ in PAIRS], context=[c for _, c in PAIRS], **SETTINGS[name])
     assert len(found) == 200
@@ -76,6 +77,7 @@ def test_equals_the_pipeline_on_200_questions(remembering, name):
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_what_is_asked_beside(reader):
     some = PAIRS[161:173]
     together = reader(question=[q for q, _ in some], context=[c for _, c in some])
@@ -85,7 +87,7 @@ def test_answers_do_not_depend_on_what_is_asked_beside(reader):
         assert alone["score"] == pytest.approx(batched["score"], rel=1e-4)
 
 
-class TestOldInputs:
+class TestPipelineInputs:
     QUESTION, CONTEXT = PAIRS[0]
 
     def test_every_form_of_one_question(self, reader):
@@ -230,10 +232,10 @@ class TestDecode:
     def test_a_text_that_gives_nan_does_not_count_in_a_search(self, reader, monkeypatch):
         """Skipped windows have no null score, not one of 0: the answer from the other text stands as it was."""
         texts = [ASKED["passages"][6], ASKED["passages"][10]]
-        question, honest = "Which word did the ephors send back?", reader.logits
+        question, exact = "Which word did the ephors send back?", reader.logits
 
         def shifted(windows, progress=None):
-            logits = honest(windows, progress)
+            logits = exact(windows, progress)
             logits.start[:] += 50  # all scores, null too, lie far above 0
             owner = np.repeat(windows.question, windows.lengths)
             logits.start[owner == 1] = math.nan  # the second text, wherever there are two

@@ -417,7 +417,10 @@ class TestCommand:
 
     @pytest.mark.parametrize(
         ("words", "line"),
-        [((), "nothing to make: give --moved"), (("--moved", "2"), "moved is 2.0; it must be a part of the questions")],
+        [
+            ((), "nothing to make: give --moved"),
+            (("--moved", "2"), "moved is 2.0; it must be a fraction of the questions"),
+        ],
     )
     def test_mistakes_are_one_line(self, old, cli, words, line):
         result = cli("negatives", old, *words)

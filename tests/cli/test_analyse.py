@@ -31,10 +31,10 @@ ASKED = {
 # id: null - best, texts; scores fall by one
 ONE = {
     "who": (-2, ["Anna", "fox"]),
-    "where": (-1, ["Anna", "Rome"]),  # wrong; null 2: Anna, Rome, silence
-    "when": (1, ["1900"]),  # silent; the span is right
+    "where": (-1, ["Anna", "Rome"]),  # wrong; null 2: Anna, Rome, no answer
+    "when": (1, ["1900"]),  # abstains; the span is right
     "why": (None, []),
-    "how": (-0.5, ["red", "fox"]),  # spoke; null 2.5: red, silence, fox
+    "how": (-0.5, ["red", "fox"]),  # answered; null 2.5: red, no answer, fox
 }
 TWO = ONE | {"who": (1, ["Anna"]), "where": (-1, ["in Rome", "Rome"]), "how": (2, ["red"])}
 
@@ -97,7 +97,7 @@ def test_json_of_one_run(folder):
     assert (found["HasAns_exact"], found["NoAns_exact"]) == (100 / 3, 50)
     assert list(found["confusion"].values()) == [1, 1, 1, 1, 1]
     assert found["called_no_answer"] == {"of": 2, "questions": 1, "share": 50}
-    assert found["silenced"] == {"of": 1, "questions": 1, "share": 100, "f1": 100}
+    assert found["best_span_right"] == {"of": 1, "questions": 1, "share": 100, "f1": 100}
     assert found["second"]["all"] == {"of": 3, "questions": 3, "share": 100}
     assert found["any_of_n"] == {"n": 3, "of": 2, "questions": 2, "share": 100}
     words = {row["label"]: row["questions"] for row in found["slices"]["question_word"]}
@@ -122,16 +122,16 @@ def test_json_of_two_runs(folder):
 
 def test_thresholds(folder):
     found = run_json(folder / "one", "--threshold", "best")["runs"][0]
-    # By rising margin: 2 all silent, 3 who, 3 where, 2 how, 3 when; of the equal ones the smallest.
+    # By rising margin: 2 all abstain, 3 who, 3 where, 2 how, 3 when; of the equal ones the smallest.
     assert found["threshold"] == found["best"]["threshold"] == -2
     assert found["f1"] == found["best"]["f1"] == 60
     found = run_json(folder / "one", "--threshold", "-1.5")["runs"][0]
-    assert (found["threshold"], found["confusion"]["wrongly_silent"]) == (-1.5, 2)
+    assert (found["threshold"], found["confusion"]["wrongly_abstained"]) == (-1.5, 2)
     found = run_json(folder / "one", "--threshold", "inf")["runs"][0]
-    assert (found["threshold"], found["confusion"]["wrongly_silent"]) == (None, 0)
+    assert (found["threshold"], found["confusion"]["wrongly_abstained"]) == (None, 0)
 
 
-def test_data_of_squad_1_is_never_silent_unless_told(folder):
+def test_squad_1_never_abstains_unless_told(folder):
     data = folder / "old.json"
     asked = {id: row for id, row in ASKED.items() if row[1]}
     data.write_text(json.dumps(squad(asked, "1.1")))
@@ -157,7 +157,7 @@ def test_tables_for_people(folder, names):
     out, _ = run(*(folder / name for name in names))
     assert f"5 questions of {folder / 'data.json'}" in out
     assert f"run 1: {folder / 'one'}, threshold 0 (best F1 60.00 at -2)" in out
-    for words in ("right answers, per cent", "what was said", "has answer", "how many/much", "A$4 <[b]> &", "40.00"):
+    for words in ("right answers, per cent", "answers by kind", "has answer", "how many/much", "A$4 <[b]> &", "40.00"):
         assert words in out
     tables = [line for line in out.splitlines() if line[:1] in ("┃", "│", "┏")]
     assert max(map(len, tables)) <= 100
@@ -251,7 +251,7 @@ def test_questions_that_are_not_to_be_found(folder):
 @pytest.mark.parametrize("threshold", ["worst", "nan", "-inf", ""])
 def test_thresholds_that_are_none(folder, threshold):
     found = mistake(folder / "one", "--threshold", threshold)
-    assert found == f"--threshold {threshold}: give a number (inf: never silent) or best"
+    assert found == f"--threshold {threshold}: give a number (inf never abstains) or best"
 
 
 @pytest.mark.parametrize("weights", [[1], {"a": []}, {"a": ["x"]}, {"a": [True]}, {"a": [float("nan")]}, {"a": 1}])

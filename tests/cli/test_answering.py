@@ -1,4 +1,4 @@
-"""`ask`, `answer`, `evaluate`, through the real command line, with real weights."""
+"""`ask`, `answer`, `evaluate` with real weights; where input is piped, through a process of its own."""
 
 import json
 import os
@@ -44,10 +44,10 @@ def squad(tmp_path_factory):
 
 
 class TestAsk:
-    def test_json(self, span_model, tmp_path):
+    def test_json(self, cli, span_model, tmp_path):
         for name, text in (("kiln.txt", TEXT), ("bees.md", ASKED["passages"][2])):
             (tmp_path / name).write_text(text)
-        result = quoth("ask", "Who ran the pottery?", tmp_path, "--model", span_model, "--top", 3, "--json")
+        result = cli("ask", "Who ran the pottery?", tmp_path, "--model", span_model, "--top", 3, "--json")
         facts = json.loads(result.stdout)
         assert facts["question"] == "Who ran the pottery?"
         assert result.returncode == 0, result.stderr
@@ -82,9 +82,9 @@ class TestAsk:
         assert result.stdout == ""
 
 
-def test_answer_then_score_equals_evaluate(span_model, squad, tmp_path):
+def test_answer_then_score_equals_evaluate(cli, span_model, squad, tmp_path):
     out, nbest, na = tmp_path / "p.json", tmp_path / "n.json", tmp_path / "na.json"
-    result = quoth(
+    result = cli(
         "answer", squad, "--out", out, "--nbest", nbest, "--na-probs", na, "--model", span_model, "--top", 5, "--json"
     )
     assert json.loads(result.stdout)["questions"] == 24, result.stderr
@@ -93,8 +93,8 @@ def test_answer_then_score_equals_evaluate(span_model, squad, tmp_path):
     for id, answers in json.loads(nbest.read_text()).items():
         assert len(answers) == 6
         assert answers[0]["text"] == predictions[id]
-    scored = json.loads(quoth("score", squad, out, "--json").stdout)
-    evaluated = json.loads(quoth("evaluate", squad, "--model", span_model, "--json").stdout)
+    scored = json.loads(cli("score", squad, out, "--json").stdout)
+    evaluated = json.loads(cli("evaluate", squad, "--model", span_model, "--json").stdout)
     for key in ("exact", "f1", "total", "HasAns_exact", "HasAns_f1", "HasAns_total", "NoAns_f1", "NoAns_total"):
         assert evaluated[key] == scored[key], key
     assert evaluated["best_f1"] >= evaluated["f1"] - 1e-9
@@ -104,14 +104,14 @@ def test_answer_then_score_equals_evaluate(span_model, squad, tmp_path):
     assert cost["flops_per_question"] > 1e9
 
 
-def test_evaluate_for_people(span_model, squad):
-    shown = quoth("evaluate", squad, "--model", span_model).stdout
+def test_evaluate_for_people(cli, span_model, squad):
+    shown = cli("evaluate", squad, "--model", span_model).stdout
     for word in ("with an answer", "questions/s", "best F1", "95 % interval"):
         assert word in shown
 
 
-def test_out_must_be_a_file(span_model, squad, tmp_path):
-    result = quoth("answer", squad, "--out", tmp_path, "--model", span_model)
+def test_out_must_be_a_file(cli, span_model, squad, tmp_path):
+    result = cli("answer", squad, "--out", tmp_path, "--model", span_model)
     assert result.returncode == 2
     assert "is a folder" in result.stderr
 
@@ -124,37 +124,37 @@ def test_out_must_be_a_file(span_model, squad, tmp_path):
         (("--precision", "int3"), "precision 'int3' is unknown"),
     ],
 )
-def test_wrong_options_are_one_line(span_model, squad, arguments, culprit):
-    result = quoth("evaluate", squad, "--model", span_model, *arguments)
+def test_wrong_options_are_one_line(cli, span_model, squad, arguments, culprit):
+    result = cli("evaluate", squad, "--model", span_model, *arguments)
     assert result.returncode == 2, result.stderr
     assert culprit in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
 
 
-def test_a_file_name_with_brackets_is_shown_as_it_is(span_model, tmp_path):
+def test_a_file_name_with_brackets_is_shown_as_it_is(cli, span_model, tmp_path):
     place = tmp_path / "[bold]a[/red].txt"
     place.parent.mkdir()
     place.write_text(ASKED["passages"][6])
-    result = quoth("ask", "Which word did the ephors send back?", place, "--model", span_model)
+    result = cli("ask", "Which word did the ephors send back?", place, "--model", span_model)
     assert result.returncode == 0, result.stderr
     assert f"{place}:1, characters" in result.stdout
 
 
-def test_evaluate_has_the_keys_of_score_for_squad_1_too(span_model, squad, tmp_path):
+def test_evaluate_has_the_keys_of_score_for_squad_1_too(cli, span_model, squad, tmp_path):
     data = json.loads(squad.read_text())
     for paragraph in data["data"][0]["paragraphs"]:
         paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["answers"]]
     (tmp_path / "one.json").write_text(json.dumps({**data, "version": "1.1"}))
     out = tmp_path / "p.json"
-    quoth("answer", tmp_path / "one.json", "--out", out, "--model", span_model)
-    assert all(json.loads(out.read_text()).values()), "1.1 always speaks"
-    scored = json.loads(quoth("score", tmp_path / "one.json", out, "--json").stdout)
-    evaluated = json.loads(quoth("evaluate", tmp_path / "one.json", "--model", span_model, "--json").stdout)
+    cli("answer", tmp_path / "one.json", "--out", out, "--model", span_model)
+    assert all(json.loads(out.read_text()).values()), "1.1 always answers"
+    scored = json.loads(cli("score", tmp_path / "one.json", out, "--json").stdout)
+    evaluated = json.loads(cli("evaluate", tmp_path / "one.json", "--model", span_model, "--json").stdout)
     assert {key: evaluated[key] for key in ("exact", "f1", "total", "HasAns_f1")} == {
         key: scored[key] for key in ("exact", "f1", "total", "HasAns_f1")
     }
 
 
-def test_json_is_json_when_never_silent(span_model, squad):
-    shown = quoth("evaluate", squad, "--model", span_model, "--threshold", "inf", "--json").stdout
+def test_json_is_json_when_it_never_abstains(cli, span_model, squad):
+    shown = cli("evaluate", squad, "--model", span_model, "--threshold", "inf", "--json").stdout
     assert json.loads(shown, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["threshold"] is None

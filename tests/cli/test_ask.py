@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from answer.planted import planted_reader
-from quoth.answer.abstention import Silence
-from quoth.answer.calibration import Calibration
+from quoth.answer.abstention import Abstention
 from quoth.encoder.shape import LayerShape
 from support.exporting import make_folder, shape, with_tokenizer
 
@@ -25,8 +24,8 @@ TEXT = "In spring they kept a heron there.\n"
 def ask(cli, minilm, monkeypatch):
     """`quoth ask`, with a reader that answers "heron" where the texts have one."""
 
-    def run(*arguments, stdin=None, null=0.0, silence=None):
-        monkeypatch.setattr("quoth.cli.ask.load_reader", lambda *_: planted_reader(minilm, "heron", null, silence))
+    def run(*arguments, stdin=None, null=0.0, abstention=None):
+        monkeypatch.setattr("quoth.cli.ask.load_reader", lambda *_: planted_reader(minilm, "heron", null, abstention))
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
         return cli("ask", "Which bird was kept there?", *arguments)
@@ -101,7 +100,7 @@ class TestNoText:
             monkeypatch.setattr(sys, "stdin", stdin)
             result = ask()
             assert result.returncode == 2
-            assert "say where to look" in result.stderr
+            assert "name the texts to answer from" in result.stderr
         assert "standard input: is closed" in ask("-").stderr
 
 
@@ -151,26 +150,26 @@ def test_a_real_pipe(span_model):
 
 
 class TestNoAnswer:
-    def test_is_said_plainly_with_what_was_refused(self, ask, tmp_path):
+    def test_is_said_plainly_with_what_was_rejected(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt=TEXT)
         result = ask(path, null=11.0)
         assert (result.returncode, result.stderr) == (0, "")
         assert result.stdout.splitlines() == [
             "No answer in these texts (score 0.95).",
-            "Refused: heron",
+            "Rejected: heron",
             f"  {TEXT.strip()}",
             f"  {path}:1, characters 22–27, score 0.05",
             "  given from score 0.50 up; --threshold 3.0 gives this one, --threshold inf always one",
         ]
 
-    def test_is_null_with_its_score_and_what_was_refused(self, ask, tmp_path):
+    def test_is_null_with_its_score_and_what_was_rejected(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt=TEXT)
-        result = ask(path, "--json", "--top", 3, null=11.0, silence=Silence(1.0, Calibration(3.0)))
+        result = ask(path, "--json", "--top", 3, null=11.0, abstention=Abstention(1.0, 3.0))
         assert result.returncode == 0
         found = json.loads(result.stdout)
         assert found.pop("score") == pytest.approx(0.7310586)
-        refused = found.pop("refused")
-        assert refused.pop("score") == pytest.approx(1 - 0.7310586)
+        rejected = found.pop("rejected")
+        assert rejected.pop("score") == pytest.approx(1 - 0.7310586)
         assert found == {
             "question": "Which bird was kept there?",
             "answer": None,
@@ -178,37 +177,37 @@ class TestNoAnswer:
             "null_minus_best": 3.0,
             "threshold": 1.0,
             "read": 1,
-            "stretches": 1,
+            "passages": 1,
             "answers": [],
         }
-        spoken = json.loads(ask(path, "--json", "--threshold", 3, null=11.0).stdout)
-        assert spoken["refused"] is None
-        (answer,) = spoken["answers"]
+        answered = json.loads(ask(path, "--json", "--threshold", 3, null=11.0).stdout)
+        assert answered["rejected"] is None
+        (answer,) = answered["answers"]
         del answer["score"]
-        assert refused == answer
+        assert rejected == answer
 
     @pytest.mark.parametrize(("null", "told"), [(11.0, 3.0), (11.01, 3.1), (1.73, -6.2), (8.0, 0.0), (-5.25, -13.2)])
     def test_the_threshold_that_is_told_gives_the_answer(self, ask, tmp_path, null, told):
         (path,) = write(tmp_path, a_txt=TEXT)
-        shown = ask(path, null=null, silence=Silence(-20.0, Calibration(4.0, -15.0))).stdout
+        shown = ask(path, null=null, abstention=Abstention(-20.0, 4.0, -15.0)).stdout
         assert f"given from score {1 - 1 / (1 + math.exp(5 / 4)):.2f} up; --threshold {told} gives" in shown
-        for threshold, spoken in ((told, True), (told - 0.1, False), ("inf", True)):
+        for threshold, answered in ((told, True), (told - 0.1, False), ("inf", True)):
             found = json.loads(ask(path, "--json", "--threshold", threshold, null=null).stdout)
-            assert (found["answer"] == "heron") == spoken
+            assert (found["answer"] == "heron") == answered
 
-    def test_without_any_span_nothing_was_refused(self, ask, tmp_path):
+    def test_without_any_span_nothing_was_rejected(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt="\u200b")
         result = ask(path)
         assert (result.stdout, result.stderr) == ("No answer in these texts (score 1.00).\n", "")
         found = json.loads(ask(path, "--json", "--threshold", "inf").stdout)
-        assert (found["answer"], found["refused"], found["threshold"]) == (None, None, None)
+        assert (found["answer"], found["rejected"], found["threshold"]) == (None, None, None)
 
     def test_the_threshold_given_goes_before_the_one_stored(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt=TEXT)
-        stored = Silence(5.0)
-        for arguments, spoken in (((), True), (("--threshold", "2.5"), False), (("--threshold", "inf"), True)):
-            found = json.loads(ask(path, "--json", *arguments, null=11.0, silence=stored).stdout)
-            assert found["no_answer"] == (not spoken)
+        stored = Abstention(5.0)
+        for arguments, answered in (((), True), (("--threshold", "2.5"), False), (("--threshold", "inf"), True)):
+            found = json.loads(ask(path, "--json", *arguments, null=11.0, abstention=stored).stdout)
+            assert found["no_answer"] == (not answered)
         assert "--threshold nan" in ask(path, "--threshold", "nan").stderr
 
 
@@ -235,16 +234,16 @@ class TestLong:
         text = path.read_text(encoding="utf-8")
         assert found["answers"][0]["start"] == text.index("heron")
         assert found["answers"][0]["line"] == text[: text.index("heron")].count("\n") + 1
-        assert found["read"] == 100 < found["stretches"]
-        told = f"read 100 of {found['stretches']:,} stretches, those nearest to the question; --read 0 reads all"
+        assert found["read"] == 100 < found["passages"]
+        told = f"read 100 of {found['passages']:,} passages, those most similar to the question; --read 0 reads all"
         assert result.stderr == f"quoth: {told}\n"
 
     @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is asked of Linux")
     def test_memory_is_bounded_and_torch_is_not_touched(self, place):
-        """Text and bytes are 40 MB; the limit leaves room for libraries and a model, not for the tokens of 20 MB."""
+        """Text and bytes are 40 MB; the limit is enough for libraries and a model, not for the tokens of 20 MB."""
         code = """
 import sys
-for name in ("torch", "transformers", "safetensors", "accelerate", "onnx"):
+for name in ("torch", "transformers", "accelerate", "onnx"):
     sys.modules[name] = None
 from quoth.cli import main
 try:

@@ -84,7 +84,7 @@ class TestEmbedded:
         folder = Path(quoth_package.__file__).parent / "embedded"
         kept = json.loads((folder / "quoth.json").read_text())
         assert facts["layers"] == kept["shape"]["layers"]
-        assert facts["null"] == kept["null"]
+        assert facts["abstention"] == kept["abstention"]
         assert facts["bytes"]["stored"] == sum((folder / f"model.onnx{more}").stat().st_size for more in ("", ".data"))
         shape = Shape.from_json(kept["shape"], "")
         assert facts["parameters"] == sum(facts["parts"].values()) == shape.total() + 2 * shape.hidden + 2
@@ -93,7 +93,7 @@ class TestEmbedded:
         assert json.loads(without_torch("inspect", "--json").stdout) == facts
         shown = without_torch("inspect", "embedded").stdout
         assert f"{facts['parameters']:,}" in shown
-        assert f"silent where null − best is above {facts['null']['threshold']:.3f}, fitted on" in shown
+        assert f"abstains where null − best is above {facts['abstention']['threshold']:.3f}, fitted on" in shown
         rows = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
         assert [int(row[5].replace(",", "")) for row in rows] == [layer["ffn"] for layer in facts["layers"]]
 
@@ -106,7 +106,7 @@ def test_what_was_exported_counts_as_what_it_was_made_of(cli, span_model, tmp_pa
     without = before["parts"].get("pooler", 0)  # a span head does not read it, so that it is not exported
     assert after["parameters"] == before["parameters"] - without
     assert after["parts"]["others"] == before["parts"]["head"]
-    assert after["null"] is None
+    assert after["abstention"] is None
     assert after["bytes"]["stored"] == pytest.approx(after["bytes"]["fp32"], rel=0.05)
 
 

@@ -118,11 +118,11 @@ def test_squad1(folder):
 
 
 def test_missing_and_unknown_ids_are_told(folder):
-    predictions = write(folder / "some.json", {"who": "Anna", "stranger": "x"})
+    predictions = write(folder / "some.json", {"who": "Anna", "unknown": "x"})
     out, warnings = run(folder / "data.json", predictions, "--json")
     assert json.loads(out)["total"] == 1
     assert json.loads(out)["missing"] == 4
-    assert "left out 1 of its ids that are not in the data, e.g. stranger" in warnings
+    assert "left out 1 of its ids that are not in the data, e.g. unknown" in warnings
     assert "no prediction for 4 of the questions, e.g. where: left out of the scores" in warnings
 
 
@@ -146,7 +146,7 @@ def test_tables_for_people(folder):
         ("{", "not valid JSON"),
         ("[1]", "must be one JSON object by question id, not a list"),
         ("{}", "none of its 0 ids is in the data"),
-        ('{"stranger": "x"}', "none of its 1 ids is in the data, e.g. not stranger"),
+        ('{"unknown": "x"}', "none of its 1 ids is in the data, e.g. not unknown"),
         ('{"who": {"text": "Anna"}}', 'the prediction of who is {"text": "Anna"}, not a string'),
         ('{"who": null}', "the prediction of who is null, not a string"),
         (None, "no such file"),

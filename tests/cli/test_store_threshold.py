@@ -42,7 +42,7 @@ def test_stored_then_used(cli, place, model):
     before = evaluated(cli, asked, "--model", model)
     assert (before["threshold"], before["stored"]) == (0.0, None)
     fitted = evaluated(cli, asked, "--model", model, "--store-threshold")
-    kept = json.loads((model / "quoth.json").read_text())["null"]
+    kept = json.loads((model / "quoth.json").read_text())["abstention"]
     assert fitted["stored"] == kept
     assert kept["fitted"]["data"] == "asked.json"
     assert kept["fitted"]["questions"] == fitted["total"] == 40
@@ -55,7 +55,7 @@ def test_stored_then_used(cli, place, model):
     assert evaluated(cli, asked, "--model", model, "--threshold", 0)["f1"] == before["f1"]
 
     dataset, reader = read(asked), Reader.load(model, device="cpu")
-    assert reader.silence.to_json() == kept
+    assert reader.abstention.to_json() == kept
     decoded = reader.decode(dataset.questions)
     assert span_quality(dataset, decoded, kept["threshold"])[1]["f1"] == after["f1"]
     other = evaluated(cli, asked, "--model", model, "--rule", "probability")
@@ -67,11 +67,11 @@ def test_the_exported_folder_has_it_and_takes_another(cli, place, model, tmp_pat
     evaluated(cli, asked, "--model", model, "--store-threshold")
     found = json.loads(cli("export", model, "--to", tmp_path / "onnx", "--data", asked, "--json").stdout)
     after = evaluated(cli, asked, "--model", tmp_path / "onnx")
-    assert after["threshold"] == Reader.load(model, device="cpu").silence.threshold
+    assert after["threshold"] == Reader.load(model, device="cpu").abstention.threshold
     assert found["f1"] == pytest.approx(after["f1"])
     again = evaluated(cli, asked, "--model", tmp_path / "onnx", "--store-threshold")
     assert (
-        Reader.load(tmp_path / "onnx").silence.threshold
+        Reader.load(tmp_path / "onnx").abstention.threshold
         == again["threshold"]
         == pytest.approx(after["threshold"], abs=1e-3)
     )
@@ -115,4 +115,4 @@ def test_where_nothing_can_be_stored(cli, place, model, minilm, tmp_path):
     result = cli("evaluate", tmp_path / "one.json", "--model", model, "--store-threshold")
     assert result.returncode == 2
     assert "every question has an answer" in result.stderr
-    assert "null" not in json.loads((model / "quoth.json").read_text())
+    assert "abstention" not in json.loads((model / "quoth.json").read_text())

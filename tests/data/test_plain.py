@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from quoth import QuothError
 from quoth.data.plain_text import read_paragraphs
 from quoth.windows.nsp import NEXT, OTHER, make_neighbours
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 LONG = "The lighthouse keeper at Cape Wrath recorded 212 storms."
 OTHERS = "Copper roofs turn green because the metal reacts with damp air."
@@ -106,7 +106,7 @@ class TestPairs:
                 assert len(homes[0] | homes[1]) > 1
         assert (labels == OTHER).sum() <= max(2, len(labels) // 2)
 
-    def test_half_of_many_windows_have_a_foreign_b_and_every_b_is_used_once(self):
+    def test_half_of_many_windows_have_the_b_of_another_paragraph_and_every_b_is_used_once(self):
         tokens = MADE["bert"]
         texts = [f"{' '.join(np.roll(WORDS, n))} {n}" for n in range(40)]
         windows, labels = make_neighbours(texts, tokens, max_length=60, seed=5)
@@ -122,7 +122,7 @@ class TestPairs:
         windows, _ = make_neighbours([" ".join(WORDS * 3), " ".join(WORDS[::-1] * 3)], tokens, max_length=40)
         for w in range(len(windows)):
             here = slice(windows.starts[w], windows.starts[w + 1])
-            names = [tokens.tokenizer.id_to_token(int(i)) for i in windows.ids[here]]
+            names = [tokens.backend.id_to_token(int(i)) for i in windows.ids[here]]
             words = windows.words[here].tolist()
             for i, name in enumerate(names):
                 if name in ("[CLS]", "[SEP]"):
@@ -162,7 +162,7 @@ def made():
     from support.tokenizers_by_kind import bytelevel, wordpiece
 
     bpe = bytelevel()
-    MADE.update(bert=Tokens(wordpiece()), roberta=Tokens(bpe, types=False))
+    MADE.update(bert=Tokenizer(wordpiece()), roberta=Tokenizer(bpe, types=False))
 
 
-MADE: dict[str, Tokens] = {}
+MADE: dict[str, Tokenizer] = {}

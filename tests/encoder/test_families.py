@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+from quoth.encoder.families import is_known
 from quoth.model.loading import load
 from quoth.model.saving import save, save_hugging_face
 from tiny import CONFIGS, LENGTHS, STEMS, batch, hugging_face, random_windows, split
@@ -199,3 +200,19 @@ def test_gradients_equal_transformers(tmp_path):
     for name, value in ours.named_parameters():
         expected = reference[ours.family.to_hugging_face(name, "span")].grad
         assert torch.allclose(value.grad, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()) + 1e-4), name
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("encoder.layers.11.attention.query.weight", True),
+        ("encoder.embeddings.projection.bias", True),
+        ("pooler.weight", True),
+        ("encoder.layers.0.ffn_adapter.up.weight", False),
+        ("encoder.layers.0.attention.query.lora_a", False),
+        ("head.linear.weight", False),
+    ],
+)
+def test_names_that_some_family_knows(name, known):
+    """All others of the encoder were inserted by a tuning method."""
+    assert is_known(name) is known

@@ -187,6 +187,7 @@ class TestTraining:
             exact = encoder(batch(ids, types))[0]
         assert (states[1].float() - exact).norm() / exact.norm() < 0.05
 
+    @pytest.mark.slow
     def test_compiled_equals_eager(self):
         encoder = wide(IRREGULAR)
         with torch.no_grad():

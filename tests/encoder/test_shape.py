@@ -118,7 +118,7 @@ def test_tied_layers_count_once_and_work_each_time():
         ({"hidden": "big"}, "hidden is 'big'"),
         ({"hidden": True}, "hidden is True"),
         ({"layers": []}, "layers is empty"),
-        ({"layers": [{"heads": 1, "key": 1, "value": 1}]}, r"layers\[0\]: ffn missing"),
+        ({"layers": [{"heads": 1, "key": 1, "value": 1}]}, r"layers\[0\]: ffn is missing"),
         ({"layers": [{"heads": 1, "key": -1, "value": 1, "ffn": 1}]}, r"layers\[0\].key is -1"),
         ({"layers": 12}, "layers is a list"),
         ({"width": 3}, "unknown key width"),

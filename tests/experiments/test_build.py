@@ -13,20 +13,20 @@ from quoth.experiments import build_reader as stages
 from quoth.experiments.build_reader import build_reader, make_build_recipe, read_build_recipe
 from quoth.model.loading import load
 from quoth.score.quality import span_quality
-from quoth.train.harness import Interrupted
+from quoth.train.training import Interrupted
 from train.material import make_model, make_questions
 
-RECIPE = Path(__file__).parents[2] / "recipes/embedded.toml"
+RECIPE = Path(__file__).parents[2] / "src/quoth/recipes/embedded.toml"
 SMALL = (
     "data.max_length=64",
     "data.step=24",
-    "data.question_limit=24",
+    "data.max_query_length=24",
     "data.negatives={moved = 0.5, entity = 0.0}",
-    "teacher.optimisation={epochs = 1, rate = 1e-3, windows = 8}",
+    "teacher.optimisation={epochs = 1, learning_rate = 1e-3, batch_size = 8}",
     "cut.start={layers = 2, epochs = 0.1}",
     "cut.target={keep = 0.5, embeddings = false, kinds = 'af'}",
-    "cut.gates={steps = 2, windows = 8}",
-    "cut.recovery={epochs = 0.3, windows = 8}",
+    "cut.gates={steps = 2, batch_size = 8}",
+    "cut.recovery={epochs = 0.3, batch_size = 8}",
 )
 
 
@@ -156,9 +156,9 @@ def test_nothing_is_made_where_the_teacher_wants_nothing(place, tmp_path):
 def test_the_threshold_is_fitted_and_kept(built, place):
     run, facts, _ = built
     reader, dataset = Reader.load(run / "model"), read(place / "dev.json")
-    assert reader.silence.to_json() == facts["null"]
-    assert reader.silence.fitted["data"] == "dev.json"
-    quality = span_quality(dataset, reader.decode(dataset.questions), reader.silence.threshold)[1]
+    assert reader.abstention.to_json() == facts["abstention"]
+    assert reader.abstention.fitted["data"] == "dev.json"
+    quality = span_quality(dataset, reader.decode(dataset.questions), reader.abstention.threshold)[1]
     assert quality == facts["quality"]
     assert quality["f1"] == pytest.approx(quality["best_f1"])
 
@@ -197,14 +197,14 @@ def test_a_finished_run_is_told_again(built, place, cli, monkeypatch):
     [
         ("teachr.model=x", "unknown table teachr; did you mean teacher?"),
         ("data=x", "data is 'x', a table is wanted"),
-        ("teacher.optimisation.rates=1", "did you mean optimisation.rate?"),
+        ("teacher.optimisation.rates=1", "did you mean optimisation.learning_rate?"),
         ("cut.target.kind=a", "did you mean target.kinds?"),
         ("cut.model=x", "cut.model is always the teacher"),
         ("card.licence=x", "did you mean card.licences?"),
         ("data.evaluate=''", "data.evaluate is missing"),
         ("data.evaluate=nowhere.json", "nowhere.json: no such file"),
         ("data.train=nowhere.json", "nowhere.json: no such file"),
-        ("data.task=answerable", "a reader learns 'span'"),
+        ("data.task=answerable", "a reader is trained for 'span'"),
     ],
 )
 def test_mistakes_are_one_line(place, word, line, tmp_path, cli):

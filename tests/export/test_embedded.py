@@ -77,15 +77,15 @@ def test_it_is_what_is_loaded_where_no_model_is_named(reader, span_model):
     assert reader.source == str(embedded_folder()) == str(FOLDER)
     assert Reader.load("embedded").source == reader.source
     assert Reader.load(span_model, device="cpu").source == str(span_model)
-    assert reader.silence.fitted["questions"] > 0, "its own threshold"
+    assert reader.abstention.fitted["questions"] > 0, "its own threshold"
 
 
 def test_evaluate_and_answer_take_it(cli, tmp_path):
     asked = make_questions(tmp_path / "asked.json", 1, passages=1)
     facts = json.loads(cli("evaluate", asked, "--json").stdout)
     assert facts["cost"]["bytes"] == sum((FOLDER / name).stat().st_size for name in FILES[:2])
-    assert facts["threshold"] == read_json(FOLDER / "quoth.json")["null"]["threshold"]
-    assert facts["spoken_f1"] > 80, "easy questions"
+    assert facts["threshold"] == read_json(FOLDER / "quoth.json")["abstention"]["threshold"]
+    assert facts["answered_f1"] > 80, "easy questions"
     done = cli("answer", asked, "--out", tmp_path / "p.json")
     assert done.returncode == 0, done.stderr
 
@@ -136,7 +136,7 @@ def test_a_folder_of_that_name_goes_before_the_word(tmp_path, monkeypatch, minil
 
 def test_the_card_tells_the_scores_and_the_licences():
     card = (FOLDER / "MODEL_CARD.md").read_text()
-    fitted = read_json(FOLDER / "quoth.json")["null"]["fitted"]
+    fitted = read_json(FOLDER / "quoth.json")["abstention"]["fitted"]
     for key in ("f1", "HasAns_f1", "NoAns_f1"):
         assert f"{fitted[key]:.2f}" in card, key
     for word in ("CC BY-SA 4.0", "SQuAD", "parameters", "Limits"):

@@ -12,7 +12,6 @@ from onnx import helper
 from quoth import QuothError
 from quoth.encoder.shape import LayerShape
 from quoth.encoder.style import Style
-from quoth.export import encoder as graph_of_encoder
 from quoth.export.export import export
 from quoth.export.graph import IR, ONNXRUNTIME, OPSET, Graph
 from quoth.model import apply
@@ -64,7 +63,7 @@ def test_shapes_at_lengths_of_8_to_512(tmp_path, name, head):
     assert runner.flops(100) == 100 * model.encoder.shape.flops(100)
     packed = windows((8, 512, 9, 100, 470, 9, 100, 8, 512), types=model.encoder.shape.types)
     for runner.rectangle in RECTANGLES:
-        close(runner.apart(packed)[0], torch_logits(model, packed))
+        close(runner.member_logits(packed)[0], torch_logits(model, packed))
 
 
 @pytest.mark.parametrize("head", ["linear", "cnn(NxN) > linear", {"kind": "cacnn", "context": "simple"}], ids=str)
@@ -147,7 +146,7 @@ class TestEnsembles:
         export(parts / "all", parts / "onnx")
         runner, expected = OnnxRunner(parts / "onnx/model.onnx"), load_ensemble(parts / "all", "cpu", "fp32")
         for runner.rectangle in RECTANGLES:
-            close(runner.apart(windows()), expected.apart(windows()))
+            close(runner.member_logits(windows()), expected.member_logits(windows()))
             close(np.stack(runner(windows())), np.stack(expected(windows())))
         assert runner.parameters == expected.parameters
         assert runner.flops(30) == expected.flops(30)
@@ -171,7 +170,7 @@ class TestRefused:
         return sorted(path.name for path in tmp_path.iterdir())
 
     def test_a_graph_that_computes_something_else(self, tmp_path, model, monkeypatch):
-        monkeypatch.setattr(graph_of_encoder, "activate", lambda g, x, activation: g("Tanh", x))
+        monkeypatch.setattr(Graph, "activate", lambda g, x, activation: g("Tanh", x))
         with pytest.raises(QuothError, match=r"differ from torch's by .*, more than \d\.\de-04"):
             export(model, tmp_path / "onnx")
         assert self.left(tmp_path) == ["m"]
@@ -179,7 +178,7 @@ class TestRefused:
     def test_what_was_there_stays_where_an_export_fails(self, tmp_path, model, monkeypatch):
         export(model, tmp_path / "onnx")
         before = (tmp_path / "onnx/model.onnx").read_bytes()
-        monkeypatch.setattr(graph_of_encoder, "activate", lambda g, x, activation: g("Tanh", x))
+        monkeypatch.setattr(Graph, "activate", lambda g, x, activation: g("Tanh", x))
         with pytest.raises(QuothError, match="differ"):
             export(model, tmp_path / "onnx", int8=True)
         assert (tmp_path / "onnx/model.onnx").read_bytes() == before

@@ -5,8 +5,10 @@ import pytest
 
 from quoth import QuothError
 from quoth.export.export import export
-from quoth.heads import KINDS
+from quoth.heads import KINDS, SpanHead
 from quoth.heads.line import WORDS
+from quoth.heads.pooling import Pool
+from quoth.heads.step import STEPS
 from quoth.runtime.onnx_runner import OnnxRunner
 from support.exporting import RECTANGLES, close, make_folder, shape, torch_logits, windows
 
@@ -61,7 +63,7 @@ def test_span_heads(tmp_path, head):
     runner = OnnxRunner(tmp_path / "onnx/model.onnx")
     wanted = torch_logits(model, windows())
     for runner.rectangle in RECTANGLES:
-        close(runner.apart(windows())[0], wanted)
+        close(runner.member_logits(windows())[0], wanted)
         close(np.stack(runner(windows())), wanted)
     assert result.difference <= 2e-5 * max(1, result.largest_logit)
     assert runner.parameters == sum(value.numel() for value in model.parameters())
@@ -76,3 +78,20 @@ def test_class_heads(tmp_path, head):
         close(runner.classes(windows()), torch_logits(model, windows()))
     with pytest.raises(QuothError, match="exported with a class head"):
         runner(windows())
+
+
+def test_what_has_no_graph_is_refused(tmp_path, monkeypatch):
+    class Bare(SpanHead):
+        to_onnx = None
+
+    class BarePool(Pool):
+        to_onnx = None
+
+    monkeypatch.setitem(KINDS, "span", Bare)
+    monkeypatch.setitem(STEPS, "pool", BarePool)
+    for number, (head, kind) in enumerate(
+        [({"kind": "span"}, "head of kind 'span'"), (SPANS[1], "step of kind BarePool")]
+    ):
+        make_folder(tmp_path / str(number), shape(), head)
+        with pytest.raises(QuothError, match=f"a {kind} cannot be exported; give its class a method to_onnx"):
+            export(tmp_path / str(number), tmp_path / "onnx")

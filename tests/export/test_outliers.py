@@ -1,4 +1,4 @@
-"""Loud units and channels are found where they were planted; apart they change nothing in float32, and much in int8."""
+"""Outliers are found where they were planted; separated they change nothing in float32, and much in int8."""
 
 import numpy as np
 import onnx
@@ -9,12 +9,12 @@ from quoth.data.dataset import Question
 from quoth.encoder.shape import LayerShape
 from quoth.export.build import build, open_subject
 from quoth.export.export import export
-from quoth.export.outliers import Loud, choose, listen, random_questions
+from quoth.export.outliers import Outliers, find_outliers, outliers_of, random_questions
 from quoth.export.quantise import quantise
 from quoth.model.saving import save
 from quoth.runtime.onnx_runner import OnnxRunner
 from quoth.windows.questions import make_windows
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 from support.exporting import make_folder, random_model, shape, torch_logits, windows
 
 SIZES = {"hidden": 64, "embedding": 64, "vocab": 500, "positions": 512}
@@ -22,7 +22,7 @@ LAYERS = (LayerShape(4, 16, 16, 256), LayerShape(2, 17, 21, 100))
 
 
 def planted(folder, layers=LAYERS, **sizes):
-    """A model in which unit 17 and channel 5 of the first layer are loud, and unit 99 of the second."""
+    """A model in which unit 17 and channel 5 of the first layer are outliers, and unit 99 of the second."""
     model = random_model(shape(layers, **SIZES, **sizes), {"kind": "span"})
     with torch.no_grad():
         first, last = model.encoder.layers[0], model.encoder.layers[-1]
@@ -39,20 +39,20 @@ def test_the_rule():
     units = np.ones(100)
     units[[7, 3, 50]] = 9, 6, 1.9
     channels = np.linspace(1, 2, 64)
-    assert choose(channels, units).units.tolist() == [3, 7]
-    assert choose(channels, units).scale is None
+    assert outliers_of(channels, units).units.tolist() == [3, 7]
+    assert outliers_of(channels, units).scale is None
     channels[[60, 2]] = 4, 16
     usual = np.sort(channels)[-5]
-    np.testing.assert_allclose(choose(channels, units).scale, np.maximum(1, channels / usual), rtol=1e-6)
-    assert choose(channels, np.ones(100)).units.size == 0
-    assert choose(channels[:16], units[:8]).scale is None, "too few to say what is usual"
+    np.testing.assert_allclose(outliers_of(channels, units).scale, np.maximum(1, channels / usual), rtol=1e-6)
+    assert outliers_of(channels, np.ones(100)).units.size == 0
+    assert outliers_of(channels[:16], units[:8]).scale is None, "too few to say what is usual"
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_what_was_planted_is_heard(tmp_path, tied):
+def test_what_was_planted_is_found(tmp_path, tied):
     model = planted(tmp_path / "m", LAYERS[:1] * 2 if tied else LAYERS, tied=tied)
-    found = listen(model.encoder)
-    assert [loud.units.tolist() for loud in found] == ([[17, 99]] if tied else [[17], [99]])
+    found = find_outliers(model.encoder)
+    assert [outliers.units.tolist() for outliers in found] == ([[17, 99]] if tied else [[17], [99]])
     assert found[0].scale.argmax() == 5
     assert not model.encoder.layers[0].up._forward_pre_hooks
 
@@ -60,7 +60,7 @@ def test_what_was_planted_is_heard(tmp_path, tied):
 def test_nothing_changes_in_float32_and_int8_comes_near(tmp_path):
     model = planted(tmp_path / "m")
     subject, packed = open_subject(tmp_path / "m"), windows((8, 300, 9, 100))
-    wanted, apart = {}, [listen(model.encoder)]
+    wanted, apart = {}, [find_outliers(model.encoder)]
     true = torch_logits(model, packed)
     with torch.no_grad():
         graphs = {"plain": build(subject), "apart": build(subject, apart)}
@@ -74,19 +74,19 @@ def test_nothing_changes_in_float32_and_int8_comes_near(tmp_path):
 
 
 def test_small_products_stay_in_float32(tmp_path):
-    """Those of loud units, also where a hidden size of a thousand makes them long."""
+    """Those of outlier units, also where a hidden size of a thousand makes them long."""
     make_folder(tmp_path / "m", shape((LayerShape(1, 8, 8, 64),), hidden=1024, embedding=8, vocab=50), {"kind": "span"})
     with torch.no_grad():
-        graph = quantise(build(open_subject(tmp_path / "m"), [[Loud(np.array([3, 5]), None)]]))
+        graph = quantise(build(open_subject(tmp_path / "m"), [[Outliers(np.array([3, 5]), None)]]))
     products = {node.op_type: 0 for node in graph.graph.node}
     for node in graph.graph.node:
         products[node.op_type] += 1
     assert products["MatMulInteger"] == 7, "the projection and six of the layer"
-    assert products["MatMul"] == 3, "two of the loud units, one of the head"
+    assert products["MatMul"] == 3, "two of the outlier units, one of the head"
 
 
 def test_windows_look_like_questions(minilm, tmp_path):
-    tokens = Tokens.load(minilm)
+    tokens = Tokenizer.load(minilm)
     encoder = random_model(shape(vocab=30522, positions=200), {"kind": "span"}).encoder
     packed = random_questions(encoder, tokens)
     word = " ".join(["time"] * 300)

@@ -136,7 +136,7 @@ def test_any_lengths_equal_a_loop(lengths, setting, seed):
 
 @pytest.mark.parametrize("context", ["simple", "vectorised"])
 def test_equal_maxima_share_their_gradient(context):
-    """Every token alike: all of a stretch are its maximum, and gradients of both signs are shared evenly."""
+    """Every token alike: all of a segment are its maximum, and gradients of both signs are shared evenly."""
     lengths = (9, 6, 1)
     states = random_states((1,) * len(lengths)).repeat_interleave(torch.tensor(lengths), 0)
     check(wide(ContextCNN(HIDDEN, context, width=1)).double(), states, lengths, 1e-9)
@@ -175,7 +175,7 @@ def test_counts(setting, expected):
     assert sum(value.numel() for value in head.parameters()) == expected
 
 
-def test_fresh_weights_are_small_and_every_one_learns():
+def test_fresh_weights_are_small_and_every_one_is_trained():
     for context in ("simple", "vectorised"):
         torch.manual_seed(0)
         head = ContextCNN(64, context)
@@ -328,14 +328,14 @@ def test_on_a_gpu(context):
         ({"context": "vectorized"}, "context 'vectorized'.*'vectorised' or 'simple'"),
         ({"context": "simple", "filters": 3}, "filters with context = 'vectorised' only"),
         ({"filters": 0}, "filters must be .* not 0"),
-        ({"filters": 2.5}, "filters must be .* not 2.5"),
+        ({"filters": 2.5}, "cacnn: filters is 2.5; a whole number is wanted"),
         ({"width": 4}, "width must be an odd number .* not 4"),
         ({"width": -1}, "width must be an odd number .* not -1"),
-        ({"width": "3"}, "width must be an odd number .* not '3'"),
-        ({"width": True}, "width must be an odd number .* not True"),
+        ({"width": "3"}, "cacnn: width is '3'; a whole number is wanted"),
+        ({"width": True}, "cacnn: width is True; a whole number is wanted"),
         ({"maps": 3}, "maps must be an even number.* not 3"),
         ({"maps": 0}, "maps must be an even number.* not 0"),
-        ({"kernel": 3}, "cacnn cannot be made of .*kernel"),
+        ({"kernel": 3}, "cacnn: unknown key kernel; did you mean"),
     ],
 )
 def test_bad_settings(setting, message):

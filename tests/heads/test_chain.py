@@ -133,7 +133,11 @@ class TestSizes:
 
     def test_the_tables_of_the_documentation_are_true(self):
         text = (Path(__file__).parents[2] / "docs/heads.md").read_text(encoding="utf-8")
-        spans, classes = text.partition("## BERTVision")[2].partition("## Layer attention")[0].split("| classes,")
+        spans, classes = (
+            text.partition("## The heads of BERTVision")[2]
+            .partition("## Layer attention")[0]
+            .split("| classification,")
+        )
         rows = 0
         for part, settings in ((spans, {}), (classes, {"labels": 2, "pooled": True})):
             for line, count in re.findall(r"\| `([^`]+)`[^|]*\| ([\d,]+) \|", part):
@@ -284,7 +288,7 @@ class TestWindows:
         assert not changed[[1, 11]].any() or "NxN" not in line  # its 7×7 and 3×8 reach 4 to each side
 
     @pytest.mark.parametrize("word", ["cnn(1xN", "cnn(NxN"])
-    def test_dropout_while_learning_only(self, word):
+    def test_dropout_while_training_only(self, word):
         states = random_states(4)
         for ending, random in (("", True), (", dropout=0", False)):
             head = made(f"{word}{ending}) > linear").train()
@@ -313,7 +317,7 @@ class TestFreshWeights:
                 assert 0.7e-3 < value.std() < 1e-3  # 0.88e-3: that of a normal cut at 2σ
 
     @pytest.mark.parametrize("line", [*LINES, *DEEP])
-    def test_every_weight_learns(self, line):
+    def test_every_weight_is_trained(self, line):
         torch.manual_seed(0)
         head = build_head(line, 24, 3)
         start, end = head(random_states(len(head.reads)), packed_of(LENGTHS))
@@ -363,7 +367,7 @@ class TestDevices:
         assert all(torch.equal(a, b) for a, b in zip(*results))
 
     @pytest.mark.parametrize("line", [*LINES, DEEP[1]])
-    def test_nobody_asks_the_device(self, line):
+    def test_no_value_is_read_from_the_device(self, line):
         """Fake tensors hold no values: whoever asked for one (`.item()`, a mask as index, a size) would fail."""
         head = made(line).train()
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:

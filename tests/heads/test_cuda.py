@@ -8,7 +8,7 @@ import torch
 
 from quoth.heads import build_head
 from quoth.heads.step import stack
-from quoth.tasks.span_data import span_loss
+from quoth.tasks.span import span_loss
 from quoth.windows.packed import pack
 
 pytestmark = [
@@ -65,7 +65,7 @@ def wide(head):
     return head
 
 
-def learn(head, states, batch, where):
+def gradients(head, states, batch, where):
     """One backward pass in bf16: the logits. states: (L, T, h)."""
     with torch.autocast(where, torch.bfloat16):
         found = head(states, batch)
@@ -94,11 +94,11 @@ def test_frozen_states(line, hidden):
     start, end = true([state.double() for state in states[first:last]], packed())
     span_loss(start, end, packed(), answers()).backward()
     plain, there = copy.deepcopy(head), head.cuda()
-    on_host = learn(plain, stacked[first:last], packed(), "cpu")
+    on_host = gradients(plain, stacked[first:last], packed(), "cpu")
     batch, moved = packed().map(lambda array: array.cuda()), stacked.transpose(0, 1).cuda().transpose(0, 1)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = learn(there, moved[first:last], batch, "cuda")
+        found = gradients(there, moved[first:last], batch, "cuda")
     finally:
         torch.cuda.set_sync_debug_mode("default")
     truths = [torch.stack([start, end]).detach(), *(value.grad for value in true.parameters())]

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton", reason="Triton is not installed: it comes with torch for CUDA")
 
+pytestmark = pytest.mark.slow  # in the interpreter
+
 GPU = "cuda" if torch.cuda.is_available() else "cpu"
 HALF = torch.bfloat16 if GPU == "cuda" else torch.float32
 TOLERANCE = 6e-3 if GPU == "cuda" else 1e-5

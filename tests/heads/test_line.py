@@ -1,12 +1,14 @@
 """Lines: what they may say, the one way to spell them, and what is said of wrong ones."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quoth import QuothError
-from quoth.heads import build_head
+from quoth.heads import Argument, build_head, register_step
 from quoth.heads.line import WORDS, Branches, Word, parse, spell
+from quoth.heads.step import STEPS
 
 
 def test_a_line_is_read_word_by_word():
@@ -163,17 +165,40 @@ def test_wrong_lines(line, message):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"line": 3}, "line must be a text such as .* not 3"),
+        ({"line": 3}, "chain: line is 3; a text is wanted"),
         ({"line": "linear", "labels": 0}, "labels must be a whole number from 1, not 0"),
-        ({"line": "linear", "labels": True}, "labels must be a whole number from 1, not True"),
-        ({"line": "linear", "pooled": True}, "pooled = True is for classes only"),
-        ({"line": "linear", "labels": 2, "pooled": 1}, "pooled = 1 is for classes only, true or false"),
-        ({}, "chain cannot be made of .*'line'"),
-        ({"line": "linear", "size": 3}, "chain cannot be made of .*'size'"),
-        ({"line": "linear", "layers": 3}, "chain cannot be made of .*'layers'"),
+        ({"line": "linear", "labels": True}, "chain: labels is True; a whole number is wanted"),
+        ({"line": "linear", "pooled": True}, "pooled is for classes only; give labels"),
+        ({"line": "linear", "labels": 2, "pooled": 1}, "chain: pooled is 1; true or false is wanted"),
+        ({}, "chain: line is missing"),
+        ({"line": "linear", "size": 3}, "chain: unknown key size; did you mean line"),
+        ({"line": "linear", "layers": 3}, "chain: unknown key layers; did you mean"),
     ],
 )
 def test_wrong_tables(table, message):
     with pytest.raises(QuothError, match=message) as error:
         build_head({"kind": "chain", **table}, 6, 3)
     assert "\n" not in str(error.value)
+
+
+def test_a_new_step(monkeypatch):
+    """A word that is registered is read, spelled, built and run."""
+    monkeypatch.setitem(STEPS, "times", None)
+    monkeypatch.setitem(WORDS, "times", None)
+
+    class Times(torch.nn.Module):
+        def __init__(self, form, factor):
+            super().__init__()
+            self.form, self.factor = form, factor
+
+        def forward(self, x, here):
+            return x * self.factor
+
+    register_step("times", {"factor": Argument(int, 2)}, Times)
+    head, plain = build_head("last(1) > times(factor=3) > linear", 6, 3), build_head("linear", 6, 3)
+    assert head.to_json()["line"] == "last(1) > times(factor=3) > linear"
+    head.load_state_dict({"steps.1.weight": plain.steps[0].weight, "steps.1.bias": plain.steps[0].bias})
+    states = torch.randn(5, 6)
+    torch.testing.assert_close(head([states]).start, plain([3 * states]).start)
+    with pytest.raises(QuothError, match="times: factor must be a whole number from 1, not 'x'"):
+        build_head("times(x) > linear", 6, 3)

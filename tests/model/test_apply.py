@@ -1,4 +1,4 @@
-"""What learns: the paper's counts, tables of settings, and the tensors that one step of training moves."""
+"""What is trained: the paper's counts, tables of settings, and the tensors that one step of training moves."""
 
 import hypothesis.strategies as st
 import pytest
@@ -72,6 +72,7 @@ class TestTables:
             ({"kind": "freeze", "layers": 6, "norms": "above"}, Freeze(6, "above")),
             ({"kind": "adapters", "size": 64, "layers": "full"}, Adapters(64, "full")),
             ({"kind": "lora", "targets": ["value", "query"], "alpha": 16}, LoRA()),
+            ({"kind": "lora", "targets": "query"}, LoRA(targets=("query",))),
             ({"kind": "bitfit"}, BitFit()),
         ],
     )
@@ -81,12 +82,12 @@ class TestTables:
     @pytest.mark.parametrize(
         ("table", "line"),
         [
-            ({}, "kind None is unknown; known: full, freeze, adapters, lora, bitfit"),
+            ({}, "kind None is unknown .known: .*freeze, .*adapters, .*bitfit, .*lora"),
             ({"kind": ["full"]}, "is unknown"),
-            ({"kind": "adaptor"}, r"kind 'adaptor' is unknown \(did you mean adapters\?\)"),
-            ({"kind": "freeze"}, "freeze needs layers, which is missing"),
-            ({"kind": "freeze", "layer": 3}, r"freeze has no setting 'layer' \(did you mean layers\?\); known: layers"),
-            ({"kind": "full", "layers": 3}, "full has no setting 'layers'; it has none"),
+            ({"kind": "adaptor"}, "kind 'adaptor' is unknown; did you mean adapters"),
+            ({"kind": "freeze"}, "tuning: freeze: layers is missing"),
+            ({"kind": "freeze", "layer": 3}, "tuning: freeze: unknown key layer; did you mean layers"),
+            ({"kind": "full", "layers": 3}, "tuning: full has no settings; leave out layers"),
             ({"kind": "freeze", "layers": -1}, "layers is -1; it must be a whole number of at least 0"),
             ({"kind": "freeze", "layers": True}, "layers is True"),
             ({"kind": "freeze", "layers": 1.5}, "layers is 1.5"),
@@ -95,11 +96,11 @@ class TestTables:
             ({"kind": "adapters", "size": 8, "layers": "most"}, "layers is 'most'; a whole number or \"full\""),
             ({"kind": "adapters", "size": 8, "layers": None}, "layers is None"),
             ({"kind": "lora", "rank": 0}, "rank is 0"),
-            ({"kind": "lora", "alpha": 0}, "alpha is 0; it must be a positive number"),
+            ({"kind": "lora", "alpha": 0}, "alpha is 0.0; it must be a positive number"),
             ({"kind": "lora", "alpha": float("nan")}, "alpha is nan"),
-            ({"kind": "lora", "dropout": 1}, "dropout is 1; it must be a number from 0 to below 1"),
-            ({"kind": "lora", "targets": "query"}, "targets is 'query'; a list of query"),
-            ({"kind": "lora", "targets": []}, "targets is"),
+            ({"kind": "lora", "dropout": 1}, "dropout is 1.0; it must be a number from 0 to below 1"),
+            ({"kind": "lora", "targets": 3}, "targets is 3; a text is wanted"),
+            ({"kind": "lora", "targets": []}, "targets is empty; a list of query"),
             ({"kind": "lora", "targets": ["query", "pooler"]}, "a target is 'pooler'; one of query, key"),
         ],
     )
@@ -183,7 +184,7 @@ PLAIN = (
 
 
 class TestOneStep:
-    """After a step of AdamW exactly the tensors that should learn are other ones."""
+    """After a step of AdamW exactly the tensors that should be trained are other ones."""
 
     def moved(self, model, step, steps=1):
         before = {name: value.detach().clone() for name, value in model.named_parameters()}
@@ -246,7 +247,7 @@ class TestPooler:
         assert model.base.pooler
         assert "pooler.weight" not in trained(model)
 
-    def test_that_the_base_lacks_learns_with_the_head_that_reads_it(self, bases):
+    def test_that_the_base_lacks_is_trained_with_the_head_that_reads_it(self, bases):
         model = load(bases / "electra")
         model = Model(model.encoder, ClassHead(24, 2, pooled=True), family="electra", pooler=True, origin=model.origin)
         assert {"pooler.weight", "pooler.bias"} <= set(trained(apply(model, LoRA())))
@@ -256,7 +257,7 @@ class TestPooler:
 
 
 class TestGraph:
-    """What is frozen below everything that learns builds no graph."""
+    """What is frozen below everything that is trained builds no graph."""
 
     def graph(self, tuning, tune, packed):
         model = tune("bert", tuning, 0)

@@ -331,10 +331,10 @@ class TestDamaged:
     @pytest.mark.parametrize(
         ("change", "line"),
         [
-            ({"base": None}, "base is None; a delta needs an object with source and sha256"),
-            ({"base": {"source": "x"}}, "a delta needs an object with source and sha256"),
+            ({"base": None}, "base is missing; a delta needs an object with source and sha256"),
+            ({"base": {"source": "x"}}, "quoth.json: base.sha256 is missing"),
             ({"tuning": None}, "tuning is missing, which a delta needs"),
-            ({"tuning": "adapters"}, "tuning is 'adapters'; it must be an object with a kind"),
+            ({"tuning": "adapters"}, "tuning is 'adapters'; a table is wanted"),
             ({"tuning": {"kind": "magic"}}, "quoth.json: tuning: kind 'magic' is unknown"),
             ({"tuning": {"kind": "freeze", "layers": 9}}, "quoth.json: tuning: layers is 9, but this encoder has 3"),
             ({"tuning": {"kind": "freeze", "layers": 1}}, "has no place"),

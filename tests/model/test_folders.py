@@ -80,7 +80,7 @@ class TestCommands:
         assert [path.name for path in find_model(tmp_path / "tuned").weights] == ["delta.safetensors"]
         reader = Reader.load(tmp_path / "tuned", device="cpu")
         asked = {"question": "Who wrote it?", "context": "Plutarch wrote it, in Greek, at Chaeronea."}
-        expected = Reader(TorchRunner(model, "cpu"), reader.tokens, max_length=reader.max_length)(**asked)
+        expected = Reader(TorchRunner(model, "cpu"), reader.tokenizer, max_length=reader.max_length)(**asked)
         assert reader(**asked) == expected
         assert reader(**asked) != Reader.load(span_model, device="cpu")(**asked)
         answer = {"text": "Plutarch", "answer_start": 0}

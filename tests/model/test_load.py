@@ -97,8 +97,9 @@ class TestQuothFolder:
         [
             ({"format": 99}, "format 99 is not 1"),
             ({"family": "gpt"}, "unknown family 'gpt'; known: bert"),
-            ({"shape": None}, "a shape is a JSON object"),
-            ({"style": {"colour": "red"}}, "style has colour"),
+            ({"shape": None}, "shape is missing"),
+            ({"shape": []}, r"shape is \[\]; a table is wanted"),
+            ({"style": {"colour": "red"}}, "unknown key style.colour; did you mean style"),
         ],
     )
     def test_a_wrong_description(self, change, culprit, tmp_path):
@@ -276,7 +277,7 @@ class TestHubId:
         assert result.stderr.count("\n") == 1
 
     def test_a_complete_cache_is_not_asked_of_the_hub(self, cache, minilm):
-        """Without HF_HUB_OFFLINE and without a network, a model in the cache loads at once and in silence."""
+        """Without HF_HUB_OFFLINE and without a network, a model in the cache loads at once and prints nothing."""
         snapshot = next((cache / "models--someone--tiny-bert/snapshots").iterdir())
         shutil.copyfile(minilm / "tokenizer.json", snapshot / "tokenizer.json")
         code = """

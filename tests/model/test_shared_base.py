@@ -65,93 +65,93 @@ def compute(model, packed):
     return out if isinstance(out, torch.Tensor) else torch.stack(out)
 
 
-def full_shelf(shop):
+def with_all(shop):
     root, base, *_ = shop
-    shelf = SharedBase(load(base))
+    shared = SharedBase(load(base))
     for name in TUNINGS:
-        shelf.add(name, root / name)
-    return shelf
+        shared.add(name, root / name)
+    return shared
 
 
 @pytest.fixture(scope="module")
-def shelf(shop):
-    """One shelf for a whole sequence of orders."""
-    return full_shelf(shop)
+def shared(shop):
+    """One shared base for a whole sequence of orders."""
+    return with_all(shop)
 
 
 class TestSwapping:
     @given(order=st.lists(st.sampled_from([None, *TUNINGS]), max_size=8))
     @settings(max_examples=25, deadline=None)
-    def test_in_any_order(self, shop, shelf, order):
+    def test_in_any_order(self, shop, shared, order):
         _, base, packed, expected = shop
         pristine = load(base)
         for name in order:
-            shelf.use(name)
-            assert shelf.active == name
+            shared.use(name)
+            assert shared.active == name
             if name is not None:
-                assert torch.equal(compute(shelf.model, packed), expected[name])
-                assert shelf.model.tuning == TUNINGS[name]
-        shelf.use(None)
-        assert (shelf.model.head, shelf.model.tuning, shelf.model.base) == (None, None, None)
-        assert shelf.model.state_dict().keys() == pristine.state_dict().keys()
+                assert torch.equal(compute(shared.model, packed), expected[name])
+                assert shared.model.tuning == TUNINGS[name]
+        shared.use(None)
+        assert (shared.model.head, shared.model.tuning, shared.model.base) == (None, None, None)
+        assert shared.model.state_dict().keys() == pristine.state_dict().keys()
         for name, value in pristine.state_dict().items():
-            assert torch.equal(value, shelf.model.state_dict()[name]), name
+            assert torch.equal(value, shared.model.state_dict()[name]), name
 
     def test_shares_the_memory_of_the_base(self, shop):
-        shelf = full_shelf(shop)
-        words = shelf.model.encoder.embeddings.words.weight
+        shared = with_all(shop)
+        words = shared.model.encoder.embeddings.words.weight
         for name in TUNINGS:
-            shelf.use(name)
-            assert shelf.model.encoder.embeddings.words.weight is words
+            shared.use(name)
+            assert shared.model.encoder.embeddings.words.weight is words
 
     def test_draws_no_random_numbers(self, shop):
-        shelf = SharedBase(load(shop[1]))
+        shared = SharedBase(load(shop[1]))
         state = torch.get_rng_state()
-        shelf.add("adapters", shop[0] / "adapters")
-        shelf.use("adapters")
+        shared.add("adapters", shop[0] / "adapters")
+        shared.use("adapters")
         assert torch.equal(torch.get_rng_state(), state)
 
     def test_keeps_mode_and_precision(self, shop):
         """What the model was made to be holds for what comes next, and for the base after it."""
-        shelf = full_shelf(shop)
-        shelf.model.train()
-        shelf.use("adapters")
-        assert all(module.training for module in shelf.model.modules())
-        shelf.model.double().eval()
+        shared = with_all(shop)
+        shared.model.train()
+        shared.use("adapters")
+        assert all(module.training for module in shared.model.modules())
+        shared.model.double().eval()
         for name in ("wide", "frozen", None):
-            shelf.use(name)
-            assert {value.dtype for value in shelf.model.parameters()} == {torch.float64}
-            assert not any(module.training for module in shelf.model.modules())
+            shared.use(name)
+            assert {value.dtype for value in shared.model.parameters()} == {torch.float64}
+            assert not any(module.training for module in shared.model.modules())
 
     def test_names_and_removal(self, shop):
-        shelf = full_shelf(shop)
-        assert shelf.names == list(TUNINGS)
-        shelf.use("lora")
-        shelf.remove("wide")
-        assert shelf.active == "lora"
-        shelf.remove("lora")
-        assert shelf.active is None
-        assert shelf.model.head is None
-        assert shelf.names == ["adapters", "frozen", "bits"]
-        with pytest.raises(QuothError, match="'lora' is not on the shelf; there are: adapters, frozen, bits"):
-            shelf.use("lora")
-        with pytest.raises(QuothError, match="'lora' is not on the shelf"):
-            shelf.remove("lora")
-        shelf.add("lora", shop[0] / "lora")
-        shelf.use("lora")
-        assert torch.equal(compute(shelf.model, shop[2]), shop[3]["lora"])
+        shared = with_all(shop)
+        assert shared.names == list(TUNINGS)
+        shared.use("lora")
+        shared.remove("wide")
+        assert shared.active == "lora"
+        shared.remove("lora")
+        assert shared.active is None
+        assert shared.model.head is None
+        assert shared.names == ["adapters", "frozen", "bits"]
+        with pytest.raises(QuothError, match="'lora' was not added; there are: adapters, frozen, bits"):
+            shared.use("lora")
+        with pytest.raises(QuothError, match="'lora' was not added"):
+            shared.remove("lora")
+        shared.add("lora", shop[0] / "lora")
+        shared.use("lora")
+        assert torch.equal(compute(shared.model, shop[2]), shop[3]["lora"])
 
     def test_merging_and_saving_what_is_in_use(self, shop, tmp_path):
         _, _, packed, expected = shop
-        shelf = full_shelf(shop)
-        shelf.use("adapters")
-        save(shelf.model, tmp_path / "saved")
+        shared = with_all(shop)
+        shared.use("adapters")
+        save(shared.model, tmp_path / "saved")
         assert torch.equal(compute(load(tmp_path / "saved"), packed), expected["adapters"])
-        shelf.use("lora")
-        merge(shelf.model)
-        torch.testing.assert_close(compute(shelf.model, packed), expected["lora"], atol=1e-4, rtol=1e-4)
-        shelf.use(None)
-        assert weights_hash(shelf.model) == shelf.sha256
+        shared.use("lora")
+        merge(shared.model)
+        torch.testing.assert_close(compute(shared.model, packed), expected["lora"], atol=1e-4, rtol=1e-4)
+        shared.use(None)
+        assert weights_hash(shared.model) == shared.sha256
 
 
 class TestRefusals:
@@ -174,22 +174,22 @@ class TestRefusals:
                 SharedBase(load(shop[1])).add("x", folder)
 
     def test_a_name_that_is_taken(self, shop):
-        shelf = full_shelf(shop)
-        with pytest.raises(QuothError, match="'lora' is on the shelf already"):
-            shelf.add("lora", shop[0] / "lora")
+        shared = with_all(shop)
+        with pytest.raises(QuothError, match="'lora' was added already"):
+            shared.add("lora", shop[0] / "lora")
 
     def test_a_tuned_model_is_no_base(self, shop):
         with pytest.raises(QuothError, match="this model has adapters already; load its base"):
             SharedBase(load(shop[0] / "adapters"))
 
-    def test_a_damaged_delta_leaves_the_shelf_as_it_was(self, shop, tmp_path):
+    def test_a_damaged_delta_changes_nothing(self, shop, tmp_path):
         shutil.copytree(shop[0] / "adapters", tmp_path / "damaged")
         path = tmp_path / "damaged/delta.safetensors"
         path.write_bytes(path.read_bytes()[:-9])
-        shelf = SharedBase(load(shop[1]))
+        shared = SharedBase(load(shop[1]))
         with pytest.raises(QuothError, match="truncated"):
-            shelf.add("x", tmp_path / "damaged")
-        assert shelf.names == []
+            shared.add("x", tmp_path / "damaged")
+        assert shared.names == []
 
 
 def test_the_base_on_disk_may_be_gone(bases, tmp_path):
@@ -201,10 +201,10 @@ def test_the_base_on_disk_may_be_gone(bases, tmp_path):
     apply(model, Adapters(4))
     randomise(model, 9)
     save(model, tmp_path / "tuned")
-    shelf = SharedBase(load(tmp_path / "base"))
+    shared = SharedBase(load(tmp_path / "base"))
     shutil.rmtree(tmp_path / "base")
-    shelf.add("x", tmp_path / "tuned")
-    shelf.use("x")
-    assert shelf.model.state_dict().keys() == model.state_dict().keys()
-    assert torch.equal(compute(shelf.model, packed), compute(model, packed))
-    assert isinstance(shelf.model.encoder, Encoder)
+    shared.add("x", tmp_path / "tuned")
+    shared.use("x")
+    assert shared.model.state_dict().keys() == model.state_dict().keys()
+    assert torch.equal(compute(shared.model, packed), compute(model, packed))
+    assert isinstance(shared.model.encoder, Encoder)

@@ -2,6 +2,7 @@
 
 import shutil
 
+import pytest
 import torch
 
 from quoth.encoder.encoder import Encoder
@@ -14,6 +15,7 @@ from quoth.model.saving import save
 from quoth.tune.adapters import Adapters
 
 
+@pytest.mark.slow
 def test_l0_a64_of_bert_base_is_ten_megabytes(tmp_path):
     shape = Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996)
     try:

@@ -6,12 +6,15 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from quoth.encoder.device import Device
 from quoth.prune.cost import Parameters, betas
-from quoth.prune.loops import GateLoop
+from quoth.prune.gate_training import GateTraining
 from quoth.prune.penalty import make_penalty
 from quoth.prune.recipe import GateSettings
-from quoth.tasks.span_data import Examples, Feed
-from quoth.train.distillation import Lesson
+from quoth.tasks import GlueTask, SpanTask
+from quoth.tasks.examples import Examples, Feed
+from quoth.train.distillation import Distillation
+from quoth.train.loop import Loop
 from quoth.windows.columns import Windows
 
 CPU = torch.device("cpu")
@@ -46,11 +49,16 @@ def make_feed(model, count=256, seed=0, longest=24):
 
 def learn(model, feed, kinds="all", cost=None, **settings):
     """Train gates to the end of their steps; returns the penalty that holds them, and the loop."""
-    made = GateSettings(**{"windows": 32, "precision": "fp32", **settings})
+    made = GateSettings(**{"batch_size": 32, "precision": "fp32", **settings})
     shape = model.encoder.shape
     price = betas(cost or Parameters(), shape, kinds)
     penalty = make_penalty(made.penalty, shape, kinds, made.gamma, price)
-    loop = GateLoop(model, penalty, Lesson(made.blend, copy.deepcopy(model)), feed, made, 0, Accelerator(cpu=True))
+    optimisation = made.optimisation()
+    device = Device.choose("cpu", optimisation.named_precision)
+    task = SpanTask(None, [], None) if model.head.task == "span" else GlueTask("MRPC", ("0", "1"), None)
+    loss = Distillation(task, made.loss, device, copy.deepcopy(model))
+    objective = GateTraining(model, penalty, loss, feed, optimisation, 0, device)
+    loop = Loop(objective, feed.lengths, optimisation, 0, Accelerator(cpu=True), made.steps)
     while loop.step < loop.steps:
         loop.advance()
     return penalty, loop

@@ -11,10 +11,9 @@ from quoth.model.model import Model
 from quoth.model.saving import save
 from quoth.prune.recipe import read_prune_recipe
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
-from train.material import make_model, make_questions, table
+from train.material import make_model, make_questions, table, train
 
-SHORT = ("gates.steps=2", "gates.windows=8", "recovery.epochs=0.2", "recovery.windows=8")
+SHORT = ("gates.steps=2", "gates.batch_size=8", "recovery.epochs=0.2", "recovery.batch_size=8")
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +53,12 @@ def test_a_recipe(place, tmp_path, cli, monkeypatch):
         train = "{place / "train.json"}"
         max_length = 64
         step = 24
-        question_limit = 24
+        max_query_length = 24
         [target]
         keep = 0.9
         embeddings = false
         [recovery]
-        windows = 8
+        batch_size = 8
         """
     )
     monkeypatch.chdir(tmp_path)
@@ -76,7 +75,7 @@ def test_a_recipe(place, tmp_path, cli, monkeypatch):
         (("--keep", 0.5), "--data is missing"),
         (("--keep", 1.5, "--data", "x.json"), "target.keep is 1.5"),
         (("--keep", 0.5, "--data", "x.json", "--by", "watts"), "target.by is 'watts'"),
-        (("--keep", 0.5, "--data", "x.json", "gates.rates=1"), "did you mean gates.rate?"),
+        (("--keep", 0.5, "--data", "x.json", "gates.rates=1"), "did you mean gates.learning_rate?"),
         (("--keep", 0.001, "--data", "x.json"), "cannot be reached"),
         (("--keep", 0.5, "--data", "x.json", "--by", "latency", "target.device=tpu"), "latency cannot be measured"),
         (("--keep", 0.5, "--data", "x.json"), "x.json: no such file"),

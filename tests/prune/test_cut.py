@@ -156,7 +156,7 @@ def test_uniform_heads_and_ffn_still_fit_transformers(tmp_path):
 
 def test_what_else_a_cut_keeps():
     model = apply(make_model(SHAPE).train(), Freeze(1))
-    model.windows = {"max_length": 12, "step": 4, "question_limit": 4}
+    model.windows = {"max_length": 12, "step": 4, "max_query_length": 4}
     small = cut(model, random_keep(SHAPE, 0))
     assert small.training
     assert (small.windows, small.origin, small.family) == (model.windows, model.origin, model.family)

@@ -15,18 +15,15 @@ from quoth.augment.negatives import make_negatives
 from quoth.data import read
 from quoth.errors import QuothError
 from quoth.model.loading import load
+from quoth.prune.gate_training import GateTraining
 from quoth.prune.hpo import Search, open_study
-from quoth.prune.loops import GateLoop
 from quoth.prune.recipe import make_prune_recipe, read_prune_recipe
-from quoth.prune.schedule import prune
-from quoth.prune.trials import hold_out
-from quoth.train.build import prepare
-from quoth.train.harness import Interrupted
+from quoth.prune.trials import MOST, PART
+from quoth.train.loop import Loop
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
-from quoth.windows.labels import targets
-from quoth.windows.tokenizer import Tokens
-from train.material import make_model, make_questions, table
+from quoth.train.training import Interrupted
+from quoth.windows.labels import span_labels
+from train.material import make_model, make_questions, prepare, prune, table, train
 
 
 def numbers(words):
@@ -37,7 +34,9 @@ def numbers(words):
 def peak(words):
     """A score that is highest at γ = 0.01, rate = 0.03 and 200 steps."""
     at = numbers(words)
-    return -sum(abs(math.log(at[key] / best)) for key, best in (("gamma", 0.01), ("rate", 0.03), ("steps", 200)))
+    return -sum(
+        abs(math.log(at[key] / best)) for key, best in (("gamma", 0.01), ("learning_rate", 0.03), ("steps", 200))
+    )
 
 
 def run_trials(study, count):
@@ -51,16 +50,16 @@ def run_trials(study, count):
 
 class TestStudy:
     def test_words_lie_in_the_space_and_over_a_recipe(self, tmp_path):
-        search = Search(gamma=(1e-5, 1e-4), rate=(0.02, 0.02), steps=(7, 3))
+        search = Search(gamma=(1e-5, 1e-4), learning_rate=(0.02, 0.02), steps=(7, 3))
         study = open_study(tmp_path, search, 0)
         for words in run_trials(study, 8).values():
             at = numbers(words)
             assert 1e-5 <= at["gamma"] <= 1e-4
-            assert at["rate"] == 0.02
+            assert at["learning_rate"] == 0.02
             assert at["steps"] in (3, 7)
         (tmp_path / "r.toml").write_text('model = "m"\n[data]\ntrain = "x"\n[target]\nkeep = 0.5\n')
         gates = read_prune_recipe(tmp_path / "r.toml", words).gates
-        assert {"gamma": gates.gamma, "rate": gates.rate, "steps": gates.steps} == at
+        assert {"gamma": gates.gamma, "learning_rate": gates.learning_rate, "steps": gates.steps} == at
 
     def test_the_best_is_the_best(self, tmp_path):
         study = open_study(tmp_path, Search(), 0)
@@ -135,20 +134,20 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("changes", "line"),
         [
-            ({"trials": -1}, "search.trials is -1; it must be not negative"),
-            ({"gamma": [0.1, 0.01]}, r"search.gamma is \[0.1, 0.01\].*low not above high"),
-            ({"gamma": []}, r"search.gamma is \[\]; it must be \[low, high\]"),
-            ({"rate": [0, 0.1]}, "search.rate .* above 0"),
-            ({"rate": 0.1}, r"search.rate is \[0.1\]; it must be \[low, high\]"),
-            ({"steps": []}, "search.steps .* at least one"),
-            ({"steps": [0, 3]}, "search.steps .* at least 1"),
-            ({"steps": [3, 3]}, "search.steps .* different"),
-            ({"epochs": -0.5}, "search.epochs is -0.5"),
-            ({"trails": 3}, "did you mean search.trials"),
+            ({"trials": -1}, "hpo.trials is -1; it must be not negative"),
+            ({"gamma": [0.1, 0.01]}, r"hpo.gamma is \[0.1, 0.01\].*low not above high"),
+            ({"gamma": []}, r"hpo.gamma is \[\]; it must be \[low, high\]"),
+            ({"learning_rate": [0, 0.1]}, "hpo.learning_rate .* above 0"),
+            ({"learning_rate": 0.1}, r"hpo.learning_rate is \[0.1\]; it must be \[low, high\]"),
+            ({"steps": []}, "hpo.steps .* at least one"),
+            ({"steps": [0, 3]}, "hpo.steps .* at least 1"),
+            ({"steps": [3, 3]}, "hpo.steps .* different"),
+            ({"epochs": -0.5}, "hpo.epochs is -0.5"),
+            ({"trails": 3}, "did you mean hpo.trials"),
         ],
     )
     def test_a_table(self, changes, line):
-        made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "search": changes}
+        made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "hpo": changes}
         with pytest.raises(QuothError, match=line):
             make_prune_recipe(made)
 
@@ -156,8 +155,8 @@ class TestRefused:
         "more", [{"method": "layers"}, {"ranking": "random"}, {"target": {}, "start": {"layers": 2}}]
     )
     def test_a_search_without_gates(self, more):
-        made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "search": {"trials": 3}, **more}
-        with pytest.raises(QuothError, match=r"search.trials is 3; it must be 0 where no gates learn"):
+        made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "hpo": {"trials": 3}, **more}
+        with pytest.raises(QuothError, match=r"hpo.trials is 3; it must be 0 where no gates are trained"):
             make_prune_recipe(made)
 
     def test_tells(self, tmp_path):
@@ -184,9 +183,9 @@ class TestRefused:
 
     def test_without_optuna(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
-        with pytest.raises(QuothError, match=r"needs optuna: pip install 'quoth\[search\]'"):
+        with pytest.raises(QuothError, match=r"needs optuna: pip install 'quoth\[hpo\]'"):
             open_study(tmp_path, Search(), 0)
-        made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "search": {"trials": 3}}
+        made = {"model": "m", "data": {"train": "x"}, "target": {"keep": 0.5}, "hpo": {"trials": 3}}
         with pytest.raises(QuothError, match="needs optuna"):
             prune(make_prune_recipe(made), tmp_path / "run", device="cpu")
         assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
@@ -207,9 +206,9 @@ def recipe(material, trials=3, **data):
             "model": str(material.model),
             "data": {**table("", material.train)["data"], **data},
             "target": {"keep": [0.8, 0.6], "embeddings": False},
-            "gates": {"windows": 8},
-            "recovery": {"epochs": 0.2, "windows": 8},
-            "search": {"trials": trials, "steps": [2, 3], "epochs": 0.1},
+            "gates": {"batch_size": 8},
+            "recovery": {"epochs": 0.2, "batch_size": 8},
+            "hpo": {"trials": trials, "steps": [2, 3], "epochs": 0.1},
         }
     )
 
@@ -217,49 +216,49 @@ def recipe(material, trials=3, **data):
 class TestHoldOut:
     def test_passages_are_parted(self, material):
         made, model = recipe(material), load(material.model)
-        whole = prepare(made.training(), model)
-        tokens = Tokens.load(model.origin.tokenizer[0].parent)
-        held = hold_out(made, whole, tokens)
-        assert len(held.evaluation.dataset) == 10  # one passage of three
-        assert len({q.context for q in held.evaluation.dataset.questions}) == 1
+        whole = prepare(made, model)
+        held = whole.hold_out(PART, MOST, made.seed)
+        assert len(held.dataset) == 10  # one passage of three
+        assert len({q.context for q in held.dataset.questions}) == 1
         assert len(held.examples) + len(held.evaluation.windows) == len(whole.examples)
         # the windows of the passage still belong to its questions: the same answers are found in them
         judged = held.evaluation.windows
-        answers = targets(judged, held.evaluation.dataset.questions)
+        answers = span_labels(judged, held.dataset.questions)
         assert answers.any()
         pairs = [
             (windows.ids[windows.starts[i] : windows.starts[i + 1]].tobytes(), tuple(found[i]))
-            for windows, found in ((judged, answers), (held.examples.windows, held.examples.answers))
+            for windows, found in ((judged, answers), (held.examples.windows, held.examples.labels))
             for i in range(len(windows))
         ]
         w = whole.examples.windows
         everything = [
-            (w.ids[w.starts[i] : w.starts[i + 1]].tobytes(), tuple(whole.examples.answers[i])) for i in range(len(w))
+            (w.ids[w.starts[i] : w.starts[i + 1]].tobytes(), tuple(whole.examples.labels[i])) for i in range(len(w))
         ]
         assert sorted(pairs) == sorted(everything)
-        assert hold_out(made, whole, tokens).identity == held.identity
+        assert whole.hold_out(PART, MOST, made.seed).examples.identity == held.examples.identity
 
     def test_made_questions_are_learnt_and_judge_nothing(self, material):
         made, model = recipe(material, negatives={"moved": 0.5}), load(material.model)
-        whole = prepare(made.training(), model)
-        held = hold_out(made, whole, Tokens.load(model.origin.tokenizer[0].parent))
+        whole = prepare(made, model)
+        held = whole.hold_out(PART, MOST, made.seed)
         asked = read(str(material.train)).questions
-        (passage,) = {question.context for question in held.evaluation.dataset.questions}
-        assert {q.id for q in held.evaluation.dataset.questions} == {q.id for q in asked if q.context == passage}
-        number = whole.examples.negatives["moved"]
+        (passage,) = {question.context for question in held.dataset.questions}
+        assert {q.id for q in held.dataset.questions} == {q.id for q in asked if q.context == passage}
+        number = whole.negatives["moved"]
         added = make_negatives([q for q in asked if q.trainable], {"moved": 0.5})
         elsewhere = sum(one.question.context != passage for one in added)
         assert 0 < elsewhere < number == len(added)
-        assert len(np.unique(held.examples.windows.question)) == len(asked) - len(held.evaluation.dataset) + elsewhere
+        assert len(np.unique(held.examples.windows.question)) == len(asked) - len(held.dataset) + elsewhere
 
     def test_rows_of_classes(self, material):
         made, model = recipe(material, task="answerable"), load(material.model)
-        whole = prepare(made.training({"kind": "class", "labels": 2}), model)
-        held = hold_out(made, whole, Tokens.load(model.origin.tokenizer[0].parent))
-        data = held.evaluation.data
-        assert (data.task, data.labels.tolist().count(1), len(data.labels)) == ("answerable", 2, 10)
-        assert (data.examples().answers == data.labels[data.windows.question]).all()
-        assert len(held.examples) + len(data.windows) == len(whole.examples)
+        whole = prepare(made, model)
+        held = whole.hold_out(PART, MOST, made.seed)
+        rows = held.evaluation.windows.question
+        labels = [held.evaluation.labels[rows == row] for row in range(rows[-1] + 1)]
+        assert all((found == found[0]).all() for found in labels)
+        assert (held.name, [found[0] for found in labels].count(1), len(labels)) == ("answerable", 2, 10)
+        assert len(held.examples) + len(held.evaluation) == len(whole.examples)
 
     def test_too_little(self, material, tmp_path):
         made = recipe(SimpleNamespace(model=material.model, train=make_questions(tmp_path / "one.json", 1, passages=1)))
@@ -275,60 +274,65 @@ def test_a_search_that_is_killed_goes_on(material, tmp_path, monkeypatch):
         if str(news).startswith("trial 1 of 3"):
             raise KeyboardInterrupt
 
-    advance = GateLoop.advance
+    advance = Loop.advance
 
     def signalled(loop):
         advance(loop)
-        if loop.step == 1:
+        if isinstance(loop.objective, GateTraining) and loop.step == 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(KeyboardInterrupt):
         prune(made, run, device="cpu", tell=kill)
-    first = json.loads((run / "search.json").read_text())["trials"]
+    first = json.loads((run / "hpo.json").read_text())["trials"]
     assert [row["state"] for row in first] == ["complete"]
     with monkeypatch.context() as patched:
-        patched.setattr(GateLoop, "advance", signalled)
+        patched.setattr(Loop, "advance", signalled)
         with pytest.raises(Interrupted, match="step 1 of"):
             prune(made, run, device="cpu", tell=told.append)
-    assert (run / "search/trial-1/rounds/01/gates/checkpoints/step-00000001").is_dir()
-    asked = open_study(run, made.search).table()
+    assert (run / "hpo/trial-1/rounds/01/gates/checkpoints/step-00000001").is_dir()
+    asked = open_study(run, made.hpo).table()
     assert [row["state"] for row in asked] == ["complete", "running"]
     assert not (run / "recipe.toml").exists()
 
     facts = prune(made, run, device="cpu", tell=told.append)
     assert [news.split(":")[0] for news in told if str(news).startswith("trial ")] == ["trial 2 of 3", "trial 3 of 3"]
-    search = facts["search"]
-    assert json.loads((run / "search.json").read_text()) == search
+    search = facts["hpo"]
+    assert json.loads((run / "hpo.json").read_text()) == search
     assert search["trials"][0] == first[0]
     assert {**search["trials"][1], "score": None, "state": "running"} == asked[1]
     assert [row["number"] for row in search["trials"]] == [0, 1, 2]
     found = max(search["trials"], key=lambda row: row["score"])
     assert search["best"] == found["number"]
     ran = read_prune_recipe(run / "recipe.toml")
-    assert (ran.gates.gamma, ran.gates.rate, ran.gates.steps) == (found["gamma"], found["rate"], found["steps"])
-    assert ran == replace(made, gates=ran.gates, search=replace(made.search, trials=0))
+    assert (ran.gates.gamma, ran.gates.learning_rate, ran.gates.steps) == (
+        found["gamma"],
+        found["learning_rate"],
+        found["steps"],
+    )
+    assert ran == replace(made, gates=ran.gates, hpo=replace(made.hpo, trials=0))
     assert facts["targets"]["keep-0.6"]["steps"]["gates"] == found["steps"]
-    assert {path.name for path in (run / "search").iterdir()} == {"recipe.toml"}
+    assert {path.name for path in (run / "hpo").iterdir()} == {"recipe.toml"}
     assert prune(made, run, device="cpu") == facts
-    with pytest.raises(QuothError, match=r"another recipe \(there, here: search.trials: 3, 4\)"):
+    with pytest.raises(QuothError, match=r"another recipe \(there, here: hpo.trials: 3, 4\)"):
         prune(recipe(material, trials=4), run, device="cpu")
 
 
 def test_trials_that_fail(material, tmp_path, monkeypatch):
     """The second of three fails and the search goes on; if all do, the search says why."""
-    advance, seen = GateLoop.advance, []
+    advance, seen = Loop.advance, []
 
     def failing(loop):
-        if loop.step == 0:
+        gates = isinstance(loop.objective, GateTraining)
+        if gates and loop.step == 0:
             seen.append(loop)
-        if len(seen) in failed:
+        if gates and len(seen) in failed:
             raise QuothError("the loss is nan at step 1")
         advance(loop)
 
-    monkeypatch.setattr(GateLoop, "advance", failing)
+    monkeypatch.setattr(Loop, "advance", failing)
     failed, told = (2,), []
     facts = prune(recipe(material), tmp_path / "run", device="cpu", tell=told.append)
-    assert [row["state"] for row in facts["search"]["trials"]] == ["complete", "failed", "complete"]
+    assert [row["state"] for row in facts["hpo"]["trials"]] == ["complete", "failed", "complete"]
     assert any("failed, the loss is nan" in str(news) for news in told)
     seen, failed = [], range(9)
     with pytest.raises(QuothError, match="all 3 trials of the search failed; the loss is nan"):
@@ -337,7 +341,7 @@ def test_trials_that_fail(material, tmp_path, monkeypatch):
 
 def test_the_command(material, tmp_path, cli):
     run = ("prune", material.model, "--keep", 0.7, "--data", material.train, "--search", 3, "--out", tmp_path / "run")
-    words = ("gates.windows=8", "recovery.windows=8", "recovery.epochs=0.1", "search.steps=[2, 3]", "search.epochs=0.1")
+    words = ("gates.batch_size=8", "recovery.batch_size=8", "recovery.epochs=0.1", "hpo.steps=[2, 3]", "hpo.epochs=0.1")
     done = cli(*run, *words)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("trial ") == 3
@@ -346,4 +350,4 @@ def test_the_command(material, tmp_path, cli):
     again = cli(*run, *words, "--json")
     assert again.returncode == 0, again.stderr
     assert "trial" not in again.stderr
-    assert [row["number"] for row in json.loads(again.stdout)["search"]["trials"]] == [0, 1, 2]
+    assert [row["number"] for row in json.loads(again.stdout)["hpo"]["trials"]] == [0, 1, 2]

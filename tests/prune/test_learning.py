@@ -14,7 +14,7 @@ from quoth.prune.baselines import magnitudes
 from quoth.prune.cost import Parameters
 from quoth.prune.dimensions import with_sizes
 
-WORDS = {"windows": 32, "gamma": 1.5e-3, "rate": 1e-2, "steps": 800}
+WORDS = {"batch_size": 32, "gamma": 1.5e-3, "learning_rate": 1e-2, "steps": 800}
 
 
 def found(planted, scores):
@@ -44,15 +44,15 @@ def test_pruning_finds_exactly_what_is_useless(seed):
 def test_the_proximal_step_finds_useless_units_too():
     planted = plant(0, layers=1, labels=16)
     feed = make_feed(planted.model, 32, longest=6)
-    penalty, _ = learn(planted.model, feed, "f", penalty="proximal", gamma=0.5, rate=1e-2, steps=400)
+    penalty, _ = learn(planted.model, feed, "f", penalty="proximal", gamma=0.5, learning_rate=1e-2, steps=400)
     assert not wrong(planted, found(planted, penalty.scores()))
 
 
 def test_only_gates_learn_and_steps_repeat():
     planted = plant(0, layers=1)
     feed, before = make_feed(planted.model, 16), copy.deepcopy(planted.model.state_dict())
-    one, first = learn(planted.model, feed, penalty="l0", steps=3, task=1.0)
-    other, second = learn(planted.model, feed, penalty="l0", steps=3, task=1.0)
+    one, first = learn(planted.model, feed, penalty="l0", steps=3, task_weight=1.0)
+    other, second = learn(planted.model, feed, penalty="l0", steps=3, task_weight=1.0)
     assert first.take_losses() == second.take_losses()
     for name, value in one.scores().items():
         assert torch.equal(value, other.scores()[name])
@@ -64,7 +64,7 @@ def test_only_gates_learn_and_steps_repeat():
 def test_half_precision_learns_alike():
     planted = plant(0, layers=1)
     feed = make_feed(planted.model, 16)
-    exact, _ = learn(planted.model, feed, steps=5, task=1.0)
-    rough, _ = learn(planted.model, feed, steps=5, task=1.0, precision="bf16")
+    exact, _ = learn(planted.model, feed, steps=5, task_weight=1.0)
+    rough, _ = learn(planted.model, feed, steps=5, task_weight=1.0, precision="bf16")
     for name, value in exact.scores().items():
         assert (value - rough.scores()[name]).abs().max() < 0.05

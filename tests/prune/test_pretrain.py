@@ -8,9 +8,8 @@ import pytest
 from quoth.errors import QuothError
 from quoth.model.loading import load
 from quoth.prune.recipe import make_prune_recipe
-from quoth.prune.schedule import prune
-from quoth.train.fit import fit_heads
-from train.material import FACTS, make_model
+from quoth.train.warm_up import warm_up
+from train.material import FACTS, make_model, prune
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +26,15 @@ def recipe(material, held_out=0.2):
             "model": str(material.model),
             "data": {"train": str(material.text), "task": "pretrain", "max_length": 48, "held_out": held_out},
             "target": {"keep": [0.6], "embeddings": False},
-            "gates": {"steps": 3, "windows": 4, "task": 1.0},
-            "recovery": {"epochs": 0.3, "windows": 4, "rate": 1e-3},
-            "distil": {"task": 1.0, "states": 0.1},
+            "gates": {"steps": 3, "batch_size": 4, "task_weight": 1.0},
+            "recovery": {"epochs": 0.3, "batch_size": 4, "learning_rate": 1e-3},
+            "distillation": {"task_weight": 1.0, "states_weight": 0.1},
         }
     )
 
 
 def test_heads_are_fitted_first_and_follow_the_cut(material, tmp_path, monkeypatch):
-    monkeypatch.setattr("quoth.prune.schedule.fit_heads", partial(fit_heads, every=2, most=4))
+    monkeypatch.setattr("quoth.prune.schedule.warm_up", partial(warm_up, every=2, most=4))
     told = []
     facts = prune(recipe(material), tmp_path / "run", device="cpu", tell=told.append)
     assert any(isinstance(news, str) and news.startswith("heads: 4 steps, held-out loss") for news in told)

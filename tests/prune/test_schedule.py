@@ -18,16 +18,15 @@ from quoth.heads.cacnn import ContextCNN
 from quoth.model.loading import load
 from quoth.model.saving import save
 from quoth.prune.cost import Parameters
+from quoth.prune.gate_training import GateTraining
 from quoth.prune.latency import Latency
-from quoth.prune.loops import GateLoop
 from quoth.prune.plan import plan_rounds
 from quoth.prune.recipe import make_prune_recipe
-from quoth.prune.schedule import prune
 from quoth.score.squad import score_squad2
-from quoth.train.harness import Interrupted
+from quoth.train.loop import Loop
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
-from train.material import assert_same_weights, make_model, make_questions, table
+from quoth.train.training import Interrupted
+from train.material import assert_same_weights, make_model, make_questions, prune, table, train
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +44,10 @@ def recipe(material, **sections):
         "model": str(material.model),
         "data": table("", material.train, material.dev)["data"],
         "target": {"keep": [0.8, 0.5], "embeddings": False},
-        "gates": {"steps": 4, "windows": 8, "rate": 0.05},
-        "recovery": {"epochs": 0.5, "windows": 8, "rate": 1e-3},
-        "distil": {"task": 0.5, "states": 0.5},
-        "between": 0.2,
+        "gates": {"steps": 4, "batch_size": 8, "learning_rate": 0.05},
+        "recovery": {"epochs": 0.5, "batch_size": 8, "learning_rate": 1e-3},
+        "distillation": {"task_weight": 0.5, "states_weight": 0.5},
+        "round_epochs": 0.2,
     }
     for name, value in sections.items():
         made[name] = {**made.get(name, {}), **value} if isinstance(value, dict) else value
@@ -132,15 +131,15 @@ def test_a_killed_run_goes_on(run, at, tmp_path):
 
 def test_a_signal_leaves_a_checkpoint(run, tmp_path, monkeypatch):
     """In the middle of the gates' steps, and the run goes on from there to the same models."""
-    advance = GateLoop.advance
+    advance = Loop.advance
 
     def signalled(loop):
         advance(loop)
-        if loop.step == 2:
+        if isinstance(loop.objective, GateTraining) and loop.step == 2:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(GateLoop, "advance", signalled)
+        patched.setattr(Loop, "advance", signalled)
         with pytest.raises(Interrupted, match="step 2 of 4"):
             prune(run.recipe, tmp_path / "run", device="cpu")
     assert (tmp_path / "run/rounds/01/gates/checkpoints/step-00000002").is_dir()
@@ -200,7 +199,7 @@ class TestMethods:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
 @pytest.mark.parametrize("penalty", ["l1", "l0"])
 def test_on_a_gpu(material, penalty, tmp_path):
-    made = recipe(material, gates={"penalty": penalty, "states": 0.1}, target={"rounds": 2, "multiple": 8})
+    made = recipe(material, gates={"penalty": penalty, "states_weight": 0.1}, target={"rounds": 2, "multiple": 8})
     facts = prune(made, tmp_path / "run", device="cuda")
     for target in facts["targets"].values():
         assert target["losses"]["recovered"] < target["losses"]["cut"] + 0.5

@@ -1,28 +1,25 @@
 """Distilling from another model than the unpruned one: what is learnt, and what is refused before any training."""
 
 import json
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from prune.shapes import make_batch
+from quoth.encoder.device import Device
 from quoth.errors import QuothError
 from quoth.heads.linear import ClassHead, SpanHead
 from quoth.model.loading import load
 from quoth.model.model import Model
 from quoth.model.saving import save
-from quoth.prune.loops import RecoveryLoop
 from quoth.prune.recipe import make_prune_recipe
-from quoth.prune.schedule import prune
 from quoth.prune.teacher import find_teacher
-from quoth.train.build import prepare
-from quoth.train.distillation import Blend, Lesson, soft_loss
+from quoth.train.distillation import Distillation, DistillationLoss
+from quoth.train.loop import Loop
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
-from quoth.windows.tokenizer import Tokens
-from train.material import assert_same_weights, make_model, make_questions, table
+from quoth.windows.tokenizer import Tokenizer
+from train.material import assert_same_weights, make_model, make_questions, prepare, prune, table, train
 
 DIFFERENT = {"num_hidden_layers": 4, "seed": 5, "initializer_range": 0.3}
 
@@ -47,8 +44,8 @@ def recipe(material, **sections):
         "teacher": str(material.teacher),
         "data": table("", material.train)["data"],
         "start": {"layers": 2},
-        "gates": {"steps": 2, "windows": 8},
-        "recovery": {"epochs": 4.0, "windows": 8, "rate": 1e-3, "dropout": 0.0},
+        "gates": {"steps": 2, "batch_size": 8},
+        "recovery": {"epochs": 4.0, "batch_size": 8, "learning_rate": 1e-3, "dropout": 0.0},
     }
     for name, value in sections.items():
         made[name] = {**made.get(name, {}), **value} if isinstance(value, dict) else value
@@ -57,16 +54,18 @@ def recipe(material, **sections):
 
 def kl(student, teacher, made):
     """KL(teacher ‖ student) a window over all of the training data."""
-    feed = prepare(made.training(), load(student)).feed(torch.device("cpu"), 0)
+    task = prepare(made, load(student))
+    feed = task.feed(task.examples, torch.device("cpu"), 0)
     packed, _ = feed.batch(torch.arange(len(feed.lengths)).numpy())
     with torch.no_grad():
         found, wanted = (load(folder)(packed) for folder in (student, teacher))
-        return float(soft_loss(found, wanted, packed)) / len(packed.lengths)
+        return float(task.distillation_loss(found, wanted, packed, 1.0)) / len(packed.lengths)
 
 
 def states_apart(student, teacher, made):
     """The loss of states, by hand: states 0, 1, 2 of the student with 0, 2, 4 of the teacher."""
-    feed = prepare(made.training(), load(student)).feed(torch.device("cpu"), 0)
+    task = prepare(made, load(student))
+    feed = task.feed(task.examples, torch.device("cpu"), 0)
     packed, _ = feed.batch(torch.arange(len(feed.lengths)).numpy())
     with torch.no_grad():
         ours = load(student).encoder(packed, (0, 1, 2))
@@ -104,7 +103,7 @@ class TestDistillation:
         assert shape == load(material.model).encoder.shape.to_json()
 
     def test_a_run_goes_on_to_the_same_model(self, distilled, tmp_path, monkeypatch):
-        advance, steps = RecoveryLoop.advance, []
+        advance, steps = Loop.advance, []
 
         def killed(loop):
             steps.append(loop.step)
@@ -113,21 +112,24 @@ class TestDistillation:
             advance(loop)
 
         with monkeypatch.context() as patched:
-            patched.setattr(RecoveryLoop, "advance", killed)
+            patched.setattr(Loop, "advance", killed)
             with pytest.raises(KeyboardInterrupt):
                 prune(distilled.recipe, tmp_path / "run", device="cpu")
         prune(distilled.recipe, tmp_path / "run", device="cpu")
         assert_same_weights(tmp_path / "run/start/model", distilled.folder / "start/model")
 
     def test_states_of_a_deeper_teacher(self, material, tmp_path):
-        made = recipe(material, distil={"logits": 0.0, "states": 1.0}, recovery={"rate": 5e-3})
+        made = recipe(
+            material, distillation={"logits_weight": 0.0, "states_weight": 1.0}, recovery={"learning_rate": 5e-3}
+        )
         prune(made, tmp_path / "run", device="cpu")
         before = states_apart(material.model, material.teacher, made)
         assert states_apart(tmp_path / "run/start/model", material.teacher, made) < 0.9 * before
-        lesson = Lesson(Blend(0, 0, 1.0), load(material.teacher))
+        task = prepare(made, load(material.model))
+        loss = Distillation(task, DistillationLoss(0, 0, 1.0), Device.choose("cpu"), load(material.teacher))
         packed = make_batch(load(material.model).encoder.shape)
         with torch.no_grad():
-            found = float(lesson(load(material.model), packed, torch.zeros(4, 2), nullcontext()))
+            found = float(loss(load(material.model), packed, torch.zeros(4, 2)))
             ours, theirs = (
                 load(material.model).encoder(packed, (0, 1, 2)),
                 load(material.teacher).encoder(packed, (0, 2, 4)),
@@ -141,8 +143,8 @@ def test_gates_learn_from_it_too(material, tmp_path):
     sections = {
         "start": None,
         "recovery": {"epochs": 0.1},
-        "gates": {"states": 1.0},
-        "distil": {"states": 1.0},
+        "gates": {"states_weight": 1.0},
+        "distillation": {"states_weight": 1.0},
     }
     alphas = []
     for number, teacher in enumerate((str(material.teacher), "")):
@@ -154,14 +156,16 @@ def test_gates_learn_from_it_too(material, tmp_path):
 
 def test_the_model_as_its_own_teacher_is_no_other(material):
     model = load(material.model)
-    made = recipe(material, teacher=str(material.model.parent / "../student/model"), distil={"states": 1.0})
+    made = recipe(
+        material, teacher=str(material.model.parent / "../student/model"), distillation={"states_weight": 1.0}
+    )
     assert find_teacher(made, model) is model
 
 
 def test_made_negatives_are_counted(material, tmp_path):
     made = recipe(material, data={"negatives": {"moved": 0.5}}, recovery={"epochs": 0.0})
     facts = prune(made, tmp_path / "run", device="cpu")
-    counted = prepare(made.training(), load(material.model)).examples.negatives
+    counted = prepare(made, load(material.model)).negatives
     assert facts["negatives"] == counted
     assert counted["moved"] > 0
 
@@ -209,16 +213,16 @@ class TestRefused:
         base = make_model(tmp_path / "base", minilm, hidden_size=48)
         self.altered(material, tmp_path / "teacher", source=base, head=SpanHead(48))
         teacher = str(tmp_path / "teacher")
-        for key in ("distil", "gates"):
-            match = f"{key}.states = 0.5 compares states, but .* hidden size of 48 and .* of 32"
-            self.refused(material, tmp_path, match, teacher=teacher, **{key: {"states": 0.5}})
+        for key in ("distillation", "gates"):
+            match = f"{key}.states_weight = 0.5 compares states, but .* hidden size of 48 and .* of 32"
+            self.refused(material, tmp_path, match, teacher=teacher, **{key: {"states_weight": 0.5}})
         made = recipe(material, teacher=teacher, recovery={"epochs": 1.0})
         prune(made, tmp_path / "run", device="cpu")
         assert kl(tmp_path / "run/start/model", teacher, made) < kl(material.model, teacher, made)
 
     @pytest.mark.parametrize("kinds", ["all", "hf"])
     def test_states_where_hidden_units_are_cut(self, material, tmp_path, kinds):
-        sections = {"distil": {"states": 1.0}, "start": None}
+        sections = {"distillation": {"states_weight": 1.0}, "start": None}
         self.refused(material, tmp_path, "cuts hidden units", target={"keep": [0.8], "kinds": kinds}, **sections)
 
     def altered(self, material, folder, source=None, head=None):
@@ -231,7 +235,7 @@ def test_padding_and_truncation_are_no_difference(material, tmp_path):
     """Files that say how to pad and where to end, which windows do not care for."""
     save(load(material.teacher), tmp_path / "teacher")
     place = tmp_path / "teacher/tokenizer.json"
-    tokenizer = Tokens.load(place).tokenizer
+    tokenizer = Tokenizer.load(place).backend
     table = json.loads(tokenizer.to_str())
     tokenizer.enable_truncation(77)
     tokenizer.enable_padding(length=99)

@@ -229,8 +229,8 @@ def test_a_window_that_a_member_cannot_judge_is_skipped_aloud(by_hand):
     contexts = [question.context for question in QUESTIONS]
     with pytest.warns(QuothWarning, match="skipped for NaN"):
         found = decode(windows, combine([logits[0], broken], windows.starts, "mean"), contexts)
-    silent = [text == "" for text in found.predictions(math.inf)]
-    assert silent == [True] + [False] * (len(QUESTIONS) - 1)
+    abstains = [text == "" for text in found.predictions(math.inf)]
+    assert abstains == [True] + [False] * (len(QUESTIONS) - 1)
 
 
 class TestCommands:

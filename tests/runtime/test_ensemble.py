@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-import quoth.runtime.ensemble as room
+import quoth.runtime.ensemble as module
 from quoth.answer.reader import Reader
 from quoth.cli import app
 from quoth.data.dataset import Question
@@ -90,7 +90,7 @@ def trio(tiny, tmp_path):
 BATCH = pack(*random_windows((1, 40, 7, 120), vocab=30522))
 
 
-def apart(sources, device="cpu", precision=None):
+def alone(sources, device="cpu", precision=None):
     return [TorchRunner(load(source), device, precision)(BATCH) for source in sources]
 
 
@@ -118,11 +118,11 @@ class TestSharedEncoders:
         models = load_members([open_checkpoint(source) for source in sources])
         runner = EnsembleRunner(models, "max", device, precision)
         calls = count_calls(runner)
-        found = runner.apart(BATCH)
+        found = runner.member_logits(BATCH)
         assert calls == [1, 1]
         runner(BATCH)
         assert calls == [2, 2], "once a batch"
-        for mine, (start, end) in zip(found, apart(sources, device, precision)):
+        for mine, (start, end) in zip(found, alone(sources, device, precision)):
             np.testing.assert_array_equal(mine, [start, end])
 
     def test_each_head_gets_its_layers(self, trio):
@@ -133,7 +133,7 @@ class TestSharedEncoders:
         runner = EnsembleRunner(models, "sum", "cpu")
         calls = count_calls(runner)
         assert [body.layers for body in runner.bodies] == [(-1, 0, 1)]
-        found = runner.apart(BATCH)
+        found = runner.member_logits(BATCH)
         assert calls == [1]
         for mine, model in zip(found, models):
             np.testing.assert_array_equal(mine, TorchRunner(model, "cpu")(BATCH))
@@ -151,12 +151,12 @@ class TestSharedEncoders:
 
     def test_the_base_of_several_heads_is_read_once(self, trio, tmp_path, monkeypatch):
         loaded = []
-        monkeypatch.setattr(room, "load", lambda source: loaded.append(source) or load(source))
+        monkeypatch.setattr(module, "load", lambda source: loaded.append(source) or load(source))
         third = delta(trio[0], tmp_path / "c", 7)
         sources = [trio[1], trio[2], third]
         models = load_members([open_checkpoint(source) for source in sources])
         assert loaded == [str(trio[1])]
-        for mine, theirs in zip(EnsembleRunner(models, device="cpu").apart(BATCH), apart(sources)):
+        for mine, theirs in zip(EnsembleRunner(models, device="cpu").member_logits(BATCH), alone(sources)):
             np.testing.assert_array_equal(mine, theirs)
 
     def test_equal_encoders_are_found_however_they_are_stored(self, tiny, tmp_path):
@@ -192,7 +192,7 @@ class TestSharedEncoders:
         sources = [tmp_path / "16", tmp_path / "32", tmp_path / "again"]
         models = load_members([open_checkpoint(source) for source in sources])
         assert models[0].encoder is models[2].encoder is not models[1].encoder
-        for mine, theirs in zip(EnsembleRunner(models, device="cpu").apart(BATCH), apart(sources)):
+        for mine, theirs in zip(EnsembleRunner(models, device="cpu").member_logits(BATCH), alone(sources)):
             np.testing.assert_array_equal(mine, theirs)
 
 
@@ -211,7 +211,7 @@ class TestFolders:
     @pytest.mark.parametrize("how", HOWS)
     def test_saved_and_loaded(self, trio, how, tmp_path):
         save_ensemble(trio, tmp_path / "e", how)
-        expected = combine([SpanLogits(*both) for both in apart(trio)], BATCH.starts, how)
+        expected = combine([SpanLogits(*both) for both in alone(trio)], BATCH.starts, how)
         start, end = load_ensemble(tmp_path / "e", "cpu")(BATCH)
         np.testing.assert_array_equal(start, expected.start)
         np.testing.assert_array_equal(end, expected.end)
@@ -228,9 +228,9 @@ class TestFolders:
         assert base["source"] == str(trio[0])
         assert (tmp_path / "e/tokenizer.json").read_bytes() == (minilm / "tokenizer.json").read_bytes()
         for folder in (tmp_path / "e", tmp_path / "e/members", tmp_path / "e/members/0"):
-            assert folder.stat().st_mode & 0o111, "a folder that nobody may enter"
+            assert folder.stat().st_mode & 0o111, "a folder that cannot be entered"
         for number, source in enumerate(trio):  # a member is a model folder like any other
-            np.testing.assert_array_equal(apart([tmp_path / f"e/members/{number}"]), apart([source]))
+            np.testing.assert_array_equal(alone([tmp_path / f"e/members/{number}"]), alone([source]))
 
     def test_an_ensemble_takes_the_place_of_a_model_folder_only(self, trio, tmp_path):
         save_ensemble(trio, tmp_path / "e", "mean")
@@ -254,7 +254,7 @@ class TestFolders:
         types = Reader.load(tmp_path / "e", device="cpu").windows(question).types
         np.testing.assert_array_equal(types, Reader.load(plain, device="cpu").windows(question).types)
         assert types.any()
-        assert load_ensemble(tmp_path / "e", "cpu").apart(BATCH).shape == (2, 2, 168)
+        assert load_ensemble(tmp_path / "e", "cpu").member_logits(BATCH).shape == (2, 2, 168)
 
 
 class TestRefusals:
@@ -307,7 +307,7 @@ class TestRefusals:
         self.refused([plain, other], tmp_path / "e", "other: has no tokenizer")
 
     def test_other_windows(self, tiny, tmp_path):
-        said = {"max_length": 384, "step": 128, "question_limit": 64}
+        said = {"max_length": 384, "step": 128, "max_query_length": 64}
         plain, equal = tiny("plain"), tiny("said", windows=said)
         assert check_together([open_checkpoint(plain), open_checkpoint(equal)])
         for key in said:

@@ -80,7 +80,7 @@ def test_limits_and_costs_are_those_of_torch(exported, span_model):
         assert getattr(onnx_reader.runner, name) == getattr(torch_reader.runner, name)
     assert onnx_reader.runner.flops(123) == torch_reader.runner.flops(123)
     assert (onnx_reader.max_length, onnx_reader.step) == (torch_reader.max_length, torch_reader.step)
-    assert onnx_reader.question_limit == torch_reader.question_limit
+    assert onnx_reader.max_query_length == torch_reader.max_query_length
 
 
 def test_validation_questions_of_squad_get_the_same_answers(exported, span_model, tmp_path):
@@ -124,7 +124,7 @@ class TestGroups:
         wanted = torch_logits(load(folder.parent / "m").eval(), packed)
         runner = OnnxRunner(folder / "model.onnx", threads=threads)
         for runner.rectangle in (1, 50, 100, 4096):
-            close(runner.apart(packed)[0], wanted)
+            close(runner.member_logits(packed)[0], wanted)
 
     def test_side_by_side_only_if_all_cores_are_busy(self, folder):
         runner = OnnxRunner(folder / "model.onnx", threads=2)

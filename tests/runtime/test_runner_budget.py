@@ -1,9 +1,9 @@
-"""How many tokens a batch of a reader has: a matter of memory on a GPU, which is played here."""
+"""How many tokens a batch of a reader has: it depends on the memory of a GPU, which is simulated here."""
 
 import pytest
 import torch
 
-from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS
+from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS, Device
 from quoth.encoder.encoder import Encoder
 from quoth.encoder.shape import Shape
 from quoth.heads import build_head
@@ -21,7 +21,7 @@ def free(monkeypatch):
 
 
 def test_on_a_cpu():
-    assert budget(Model(Encoder(SHAPE), SpanHead(64)), torch.device("cpu"), False) == CPU_TOKENS
+    assert budget(Model(Encoder(SHAPE), SpanHead(64)), Device(torch.device("cpu"))) == CPU_TOKENS
 
 
 @pytest.mark.parametrize("half", [True, False])
@@ -30,14 +30,14 @@ def test_an_eighth_of_the_free_memory(free, half):
     widest = max(SHAPE.layers[0].ffn, 3 * 64)
     free(1_000_000_000)
     wanted = 1_000_000_000 // 8 // ((2 if half else 4) * (2 * widest + 4 * 64))
-    assert budget(model, torch.device("cuda"), half) == wanted < MOST_TOKENS
+    assert budget(model, Device(torch.device("cuda"), half)) == wanted < MOST_TOKENS
     free(10**12)
-    assert budget(model, torch.device("cuda"), half) == MOST_TOKENS
+    assert budget(model, Device(torch.device("cuda"), half)) == MOST_TOKENS
     free(0)
-    assert 0 < budget(model, torch.device("cuda"), half) < CUDA_TOKENS
+    assert 0 < budget(model, Device(torch.device("cuda"), half)) < CUDA_TOKENS
 
 
 def test_a_head_that_reads_many_states(free):
     free(10**12)
     model = Model(Encoder(SHAPE), build_head("pool(learned) > linear", 64, 2))
-    assert budget(model, torch.device("cuda"), True) == CUDA_TOKENS
+    assert budget(model, Device(torch.device("cuda"), True)) == CUDA_TOKENS

@@ -20,9 +20,9 @@ from quoth.data import read
 from quoth.data.dataset import Question
 from quoth.errors import QuothError
 from quoth.score.analysis import calibration, outcome, run_facts
+from quoth.score.compare_runs import analyse_runs, together_facts
 from quoth.score.slices import QUESTION_WORDS, question_word, slicings
 from quoth.score.squad import score_squad2
-from quoth.score.together import analyse_runs, together_facts
 
 # --- ten questions with known outcomes ------------------------------------------------------------------------
 
@@ -43,14 +43,14 @@ ASKED = {
 FIRST = {
     "h1": (-2.0, [("Rome", 5.0), ("Paris", 4.0)]),  # right
     "h2": (-2.5, [("the Rome!", 5.0)]),  # right by the official rule
-    "h3": (-1.0, [("Paris", 5.0), ("Rome", 4.5)]),  # wrong; null 4: Paris, Rome, silence
-    "h4": (-1.5, [("Rome in 1900", 5.0), ("Rome", 3.0)]),  # wrong, F1 1/2; null 3.5: Rome in 1900, silence, Rome
-    "h5": (0.5, [("Rome", 5.0)]),  # silent, the span was right
-    "h6": (3.0, [("in Paris", 5.0)]),  # silent, the span was wrong: F1 2 · 1/2 · 1/3 / (5/6) = 0.4
-    "n1": (None, []),  # rightly silent
-    "n2": (2.2, [("Rome", 5.0)]),  # rightly silent
-    "n3": (-0.8, [("Rome", 5.0), ("Paris", 3.0)]),  # spoke; null 4.2: Rome, silence, Paris
-    "n4": (-3.5, [("Rome", 5.0), ("Paris", 3.0)]),  # spoke; null 1.5: Rome, Paris, silence
+    "h3": (-1.0, [("Paris", 5.0), ("Rome", 4.5)]),  # wrong; null 4: Paris, Rome, no answer
+    "h4": (-1.5, [("Rome in 1900", 5.0), ("Rome", 3.0)]),  # wrong, F1 1/2; null 3.5: Rome in 1900, no answer, Rome
+    "h5": (0.5, [("Rome", 5.0)]),  # abstains, the span was right
+    "h6": (3.0, [("in Paris", 5.0)]),  # abstains, the span was wrong: F1 2 · 1/2 · 1/3 / (5/6) = 0.4
+    "n1": (None, []),  # rightly abstains
+    "n2": (2.2, [("Rome", 5.0)]),  # rightly abstains
+    "n3": (-0.8, [("Rome", 5.0), ("Paris", 3.0)]),  # answered; null 4.2: Rome, no answer, Paris
+    "n4": (-3.5, [("Rome", 5.0), ("Paris", 3.0)]),  # answered; null 1.5: Rome, Paris, no answer
 }
 RIGHT_OF_SECOND = {"h1", "h3", "h4", "n1", "n3"}
 
@@ -69,11 +69,11 @@ def recorded(rows, source="run"):
 
 
 def other():
-    """A run that is right where it is said to be and else wrong, speaking of Paris or silent."""
+    """A run that is right where it is said to be and else wrong, answering Paris or abstaining."""
     rows = {}
     for id, (_, _, gold, _) in ASKED.items():
-        speaks = (id in RIGHT_OF_SECOND) == (gold is not None)
-        rows[id] = (-1.0, [(gold or "Paris", 5.0)]) if speaks else (None, [])
+        answers = (id in RIGHT_OF_SECOND) == (gold is not None)
+        rows[id] = (-1.0, [(gold or "Paris", 5.0)]) if answers else (None, [])
     return recorded(rows)
 
 
@@ -102,10 +102,11 @@ class TestTenQuestions:
 
     def test_confusion(self, facts):
         assert facts["confusion"] == {
-            "answered_right": 2, "answered_wrong": 2, "wrongly_silent": 2, "rightly_silent": 2, "wrongly_spoken": 2
+            "answered_right": 2, "answered_wrong": 2, "wrongly_abstained": 2,
+            "rightly_abstained": 2, "wrongly_answered": 2,
         }  # fmt: skip
         assert facts["called_no_answer"] == share(2, 4)
-        assert facts["silenced"] == {**share(1, 2), "f1": pytest.approx(70)}
+        assert facts["best_span_right"] == {**share(1, 2), "f1": pytest.approx(70)}
 
     def test_second_answers(self, facts):
         assert facts["second"] == {"all": share(3, 6), "has_answer": share(2, 4), "no_answer": share(1, 2)}
@@ -113,7 +114,7 @@ class TestTenQuestions:
         assert facts["has_answer_share"] == {"first": 50.0, "second": pytest.approx(200 / 3)}
 
     def test_best_threshold(self):
-        # By rising margin the sum of F1 is 4 (all silent), 3 n4, 4 h2, 5 h1, 5.5 h4, 5.5 h3, 4.5 n3, 5.5 h5, …
+        # By rising margin the sum of F1 is 4 (all abstain), 3 n4, 4 h2, 5 h1, 5.5 h4, 5.5 h3, 4.5 n3, 5.5 h5, …
         questions = asked()
         found = outcome("one", questions, recorded(FIRST), "best")
         assert (found.threshold, found.best.value, found.best.score) == (-1.5, -1.5, pytest.approx(0.55))
@@ -195,16 +196,17 @@ class TestTenQuestions:
             assert low < 0 < high
             assert 0.05 < against[key]["p_value"] <= 1
 
-    def test_never_silent(self):
+    def test_never_abstains(self):
         questions = asked()
         found = run_facts(questions, outcome("one", questions, recorded(FIRST), math.inf), [], resamples=100)
         assert found["threshold"] is None
         assert found["confusion"] == {
-            "answered_right": 3, "answered_wrong": 3, "wrongly_silent": 0, "rightly_silent": 1, "wrongly_spoken": 3
+            "answered_right": 3, "answered_wrong": 3, "wrongly_abstained": 0,
+            "rightly_abstained": 1, "wrongly_answered": 3,
         }  # fmt: skip
         assert found["called_no_answer"] == share(0, 3)
-        assert found["silenced"] == {"of": 0, "questions": 0, "share": None, "f1": None}
-        # silence is no answer to fall back on: h3 and h4 have Rome as the second span
+        assert found["best_span_right"] == {"of": 0, "questions": 0, "share": None, "f1": None}
+        # "no answer" is no second answer: h3 and h4 have Rome as the second span
         assert found["second"] == {"all": share(2, 6), "has_answer": share(2, 3), "no_answer": share(0, 3)}
 
     def test_answers_to_other_questions(self):
@@ -303,10 +305,12 @@ def test_one_run(case, threshold):
 
     boxes = found["confusion"]
     assert sum(boxes.values()) == len(questions)
-    right = boxes["answered_right"] + boxes["rightly_silent"]
+    right = boxes["answered_right"] + boxes["rightly_abstained"]
     assert found["right"]["questions"] == right
     assert 100 * right / len(questions) == pytest.approx(found["exact"])
-    assert boxes["answered_right"] + boxes["answered_wrong"] + boxes["wrongly_silent"] == found.get("HasAns_total", 0)
+    assert boxes["answered_right"] + boxes["answered_wrong"] + boxes["wrongly_abstained"] == found.get(
+        "HasAns_total", 0
+    )
 
 
 @given(question_lists().flatmap(lambda qs: st.tuples(st.just(qs), runs_of(qs))), thresholds)
@@ -350,8 +354,8 @@ def test_risk_and_coverage_are_those_of_evaluate(case):
     questions, [(name, answers), *_] = case
     run = outcome(name, questions, answers)
     margins = np.array(run.recorded.finite_margins())
-    silence = fit_calibration(margins, ~run.scored.has_answer).probability(margins)
-    sure = np.round(np.maximum(silence, 1 - silence), 12)  # ±m are one confidence but for rounding
+    no_answer = fit_calibration(margins, ~run.scored.has_answer).probability(margins)
+    sure = np.round(np.maximum(no_answer, 1 - no_answer), 12)  # ±m are one confidence but for rounding
     assume(len(set(sure.tolist())) == len(set(np.abs(margins).tolist())))  # no sigmoid too steep to tell them apart
     found = run_facts(questions, run, [], resamples=20)["calibration"]
     assert found["area_under_risk_coverage"] == pytest.approx(
@@ -407,8 +411,8 @@ def test_published_figures_of_a_real_system(tmp_path):
     assert (found["HasAns_f1"], found["NoAns_f1"]) == (79.07834209702249, 85.8786610878661)
     assert (found["total"], found["HasAns_total"], found["NoAns_total"]) == (2053, 1097, 956)
     boxes = found["confusion"]
-    assert boxes["rightly_silent"] == sum(not predictions[q.id] for q in dataset.questions if q.impossible)
-    assert boxes["wrongly_silent"] == sum(not predictions[q.id] for q in dataset.questions if not q.impossible)
+    assert boxes["rightly_abstained"] == sum(not predictions[q.id] for q in dataset.questions if q.impossible)
+    assert boxes["wrongly_abstained"] == sum(not predictions[q.id] for q in dataset.questions if not q.impossible)
     for rows in found["slices"].values():
         assert sum(row["questions"] for row in rows) == 2053
     assert len(found["slices"]["title"]) == 6

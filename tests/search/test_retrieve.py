@@ -1,4 +1,4 @@
-"""Which stretches of long texts are read: BM25 as a loop writes it, and cuts that lose nothing."""
+"""Which passages of long texts are read: BM25 as a loop writes it, and cuts that lose nothing."""
 
 import math
 import re
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quoth.search.retrieve import Stretch, bm25, choose, stretches, widened
+from quoth.search.retrieve import Passage, best_passages, bm25, split_passages, widened
 
 words = st.sampled_from(["river", "rivers", "The", "mill", "Mühle", "42", "inventor", "invention", "x", "İ", "東京"])
 texts = st.lists(st.lists(words, max_size=12).map(" ".join), min_size=1, max_size=6)
@@ -38,29 +38,29 @@ def by_hand(question, passages):
 
 @given(st.lists(words, max_size=5).map(" ".join), texts)
 def test_bm25_equals_the_formula(question, passages):
-    pieces = [Stretch(i, 0, len(text)) for i, text in enumerate(passages)]
+    pieces = [Passage(i, 0, len(text)) for i, text in enumerate(passages)]
     np.testing.assert_allclose(bm25(question, passages, pieces), by_hand(question, passages), rtol=1e-12, atol=1e-12)
 
 
 def test_endings_do_not_matter():
     passages = ["Nothing here.", "He invented it.", "Nor here."]
-    pieces = stretches(passages)
-    assert choose("Whose invention?", passages, pieces, 1) == [pieces[1]]
+    pieces = split_passages(passages)
+    assert best_passages("Whose invention?", passages, pieces, 1) == [pieces[1]]
 
 
 @given(texts, st.integers(1, 8))
 def test_the_best_are_chosen_in_the_order_of_the_texts(passages, count):
-    pieces = [Stretch(i, 0, len(text)) for i, text in enumerate(passages)]
+    pieces = [Passage(i, 0, len(text)) for i, text in enumerate(passages)]
     scores = by_hand("the river mill", passages)
     wanted = sorted(range(len(passages)), key=lambda i: (-round(scores[i], 9), i))[:count]
-    chosen = choose("the river mill", passages, pieces, count)
+    chosen = best_passages("the river mill", passages, pieces, count)
     assert [piece.document for piece in chosen] == sorted(piece.document for piece in chosen)
     assert sorted(round(scores[p.document], 9) for p in chosen) == sorted(round(scores[i], 9) for i in wanted)
 
 
 @given(st.lists(odd, min_size=1, max_size=3), st.integers(1, 50))
-def test_stretches_cover_all_once(passages, size):
-    pieces = stretches(passages, size)
+def test_passages_cover_all_once(passages, size):
+    pieces = split_passages(passages, size)
     for number, text in enumerate(passages):
         mine = [piece for piece in pieces if piece.document == number]
         assert "".join(text[piece.begin : piece.past] for piece in mine) == text
@@ -81,12 +81,12 @@ def test_stretches_cover_all_once(passages, size):
     ],
 )
 def test_where_a_text_is_cut(text, first):
-    assert stretches([text], 21)[0].past == len(first)
+    assert split_passages([text], 21)[0].past == len(first)
 
 
 @given(odd, st.integers(1, 40), st.integers(0, 30))
-def test_a_stretch_grows_by_whole_words(text, size, margin):
-    for piece in stretches([text], size):
+def test_a_passage_grows_by_whole_words(text, size, margin):
+    for piece in split_passages([text], size):
         wide = widened(piece, text, margin)
         assert max(0, piece.begin - margin) <= wide.begin <= piece.begin
         assert piece.past <= wide.past <= min(len(text), piece.past + margin)

@@ -1,9 +1,10 @@
 """Tiny tokenizers of the three kinds, trained on the spot."""
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+import tokenizers as library
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processors, trainers
 
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog. Who wrote the book about the old town?",
@@ -15,8 +16,8 @@ CORPUS = [
 ] * 4
 
 
-def wordpiece(lowercase: bool = True) -> Tokenizer:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+def wordpiece(lowercase: bool = True) -> library.Tokenizer:
+    tokenizer = library.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -31,8 +32,8 @@ def wordpiece(lowercase: bool = True) -> Tokenizer:
     return tokenizer
 
 
-def bytelevel(add_prefix_space: bool = False, trim_offsets: bool = True) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
+def bytelevel(add_prefix_space: bool = False, trim_offsets: bool = True) -> library.Tokenizer:
+    tokenizer = library.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     special = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -46,9 +47,9 @@ def bytelevel(add_prefix_space: bool = False, trim_offsets: bool = True) -> Toke
     return tokenizer
 
 
-def unigram() -> Tokenizer:
+def unigram() -> library.Tokenizer:
     """As ALBERT's, without the compiled table of characters."""
-    tokenizer = Tokenizer(models.Unigram())
+    tokenizer = library.Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.Replace("``", '"'),
@@ -81,7 +82,7 @@ KINDS = list(BUILDERS)
 
 
 @pytest.fixture(scope="session")
-def tokenizers() -> dict[str, Tokenizer]:
+def tokenizers() -> dict[str, library.Tokenizer]:
     return {name: build() for name, build in BUILDERS.items()}
 
 
@@ -91,16 +92,16 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def tokenizer(tokenizers: dict[str, Tokenizer], kind: str) -> Tokenizer:
+def tokenizer(tokenizers: dict[str, library.Tokenizer], kind: str) -> library.Tokenizer:
     """Each kind in turn, for tests that hold for any."""
     return tokenizers[kind]
 
 
 @pytest.fixture(scope="session")
-def all_tokens(tokenizers: dict[str, Tokenizer]) -> dict[str, Tokens]:
-    return {name: Tokens(tokenizer) for name, tokenizer in tokenizers.items()}
+def all_tokens(tokenizers: dict[str, library.Tokenizer]) -> dict[str, Tokenizer]:
+    return {name: Tokenizer(tokenizer) for name, tokenizer in tokenizers.items()}
 
 
 @pytest.fixture(scope="session")
-def tokens(all_tokens: dict[str, Tokens], kind: str) -> Tokens:
+def tokens(all_tokens: dict[str, Tokenizer], kind: str) -> Tokenizer:
     return all_tokens[kind]

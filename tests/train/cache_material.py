@@ -9,7 +9,7 @@ HEADS = {
     "lp": {"kind": "chain", "line": "pool(learned) > linear", "labels": 2, "pooled": True},
     "compress": {
         "head": {"kind": "chain", "line": "compress(8) > skip > linear", "labels": 2},
-        "rate": 1e-2,
+        "learning_rate": 1e-2,
     },
     "noisy": {"kind": "chain", "line": "cnn(1xN, dropout=0.5) > linear", "labels": 2},
     "dot": {"kind": "chain", "line": "attend(dot)", "labels": 2},
@@ -23,7 +23,7 @@ def recipe(place, heads=HEADS, head=PLAIN, at=(0,), **frozen):
     """Whether a passage answers a question: 17 steps an epoch, two epochs; the encoder as it is, or after one."""
     made = table(place.model, place.train, place.dev, head=head, optimisation={"epochs": float(max(at))})
     made["data"]["task"] = "answerable"
-    made["frozen"] = {"heads": heads, "at": list(at), "windows": 6, "epochs": 2.0, "cache": 1.0, **frozen}
+    made["frozen"] = {"heads": heads, "at": list(at), "batch_size": 6, "epochs": 2.0, "cache_gb": 1.0, **frozen}
     return made
 
 

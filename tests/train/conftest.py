@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
 from train.cache_material import recipe
 from train.heads_material import HEADS, frozen_table
-from train.material import make_model, make_questions
+from train.material import make_model, make_questions, train
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +50,7 @@ def staged(lively, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def cached(lively, tmp_path_factory):
-    """A cached stage that nobody disturbed."""
+    """A cached stage that was not interrupted."""
     folder, told = tmp_path_factory.mktemp("cached") / "run", []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as above

@@ -1,19 +1,21 @@
 """What tests of frozen heads are made of: heads, recipes of three stages, and how what they left is read."""
 
 import gzip
-import os
-import signal
 
-from quoth.train.log import Status
 from train.material import log_lines, table
 
 # Kinds that read different layers, two with dropout (cnn), some with settings of their own.
 HEADS = {
     "lp": "pool(learned) > linear",
     "noisy cnn": "compress(4) > cnn(1xN, dropout=0.5) > linear",
-    "compress+skip": {"head": "compress(8) > skip > linear", "rate": 3e-3, "schedule": "linear", "warmup": 0.2},
+    "compress+skip": {
+        "head": "compress(8) > skip > linear",
+        "learning_rate": 3e-3,
+        "schedule": "linear",
+        "warmup_ratio": 0.2,
+    },
     "cnn": "compress(8) > cnn(1xN) > linear",
-    "dot": {"head": "attend(dot)", "decay": 0.1, "clip": 0.1},
+    "dot": {"head": "attend(dot)", "weight_decay": 0.1, "max_grad_norm": 0.1},
     "first": "layer(1) > linear",
     "span": {"kind": "span"},
 }
@@ -23,7 +25,7 @@ AT = ("0", "0.5", "1")
 def frozen_table(place, heads, **sections):
     """A recipe with an encoder of 17 steps, and heads of 17 steps on its beginning, its middle and its end."""
     made = table(place.model, place.train, place.dev, **sections)
-    made["frozen"] = {"at": [0, 0.5, 1], "windows": 6, **made.get("frozen", {}), "heads": heads}
+    made["frozen"] = {"at": [0, 0.5, 1], "batch_size": 6, **made.get("frozen", {}), "heads": heads}
     return made
 
 
@@ -42,17 +44,3 @@ def answers(folder):
 def head_losses(folder, name):
     lines = [line for line in log_lines(folder) if "loss" in line]
     return [(line["step"], line["losses"][name] if "losses" in line else line["loss"]) for line in lines]
-
-
-def after(step, part=None):
-    """A `tell` that sends this process SIGTERM at the first line of the log after so many steps (of such a stage)."""
-    seen = []
-
-    def tell(news):
-        if isinstance(news, str):
-            seen.append(news)
-        here = part is None or (seen and seen[-1].endswith(part))
-        if isinstance(news, Status) and news.step >= step and here:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return tell

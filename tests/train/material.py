@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,13 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from quoth import prune as pruning
+from quoth import tasks
+from quoth.encoder.device import Device
+from quoth.train import run
+from quoth.train.fine_tuning import FineTuning
+from quoth.train.log import Status
+from quoth.train.loop import Loop
 from quoth.train.recipe import make_recipe
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -119,17 +127,50 @@ def make_model(folder, minilm, *, seed=0, pooler=True, **sizes):
 
 
 def table(model, train, evaluate="", **sections):
-    """The table of a recipe for small steps; sections such as optimisation={"rate": 1e-3} are laid over it."""
+    """The table of a recipe for small steps; sections such as optimisation={"learning_rate": 1e-3} override it."""
     made = {
         "model": str(model),
-        "data": {"train": [str(train)], "evaluate": str(evaluate), "max_length": 64, "step": 24, "question_limit": 24},
-        "optimisation": {"epochs": 1.0, "rate": 1e-3, "windows": 6},
+        "data": {
+            "train": [str(train)],
+            "evaluate": str(evaluate),
+            "max_length": 64,
+            "step": 24,
+            "max_query_length": 24,
+        },
+        "optimisation": {"epochs": 1.0, "learning_rate": 1e-3, "batch_size": 6},
         "evaluation": {},
         "checkpoints": {},
     }
     for name, value in sections.items():
         made[name] = {**made.get(name, {}), **value} if isinstance(value, dict) else value
     return made
+
+
+def train(*arguments, **options):
+    """Run a recipe: what its metrics.json holds."""
+    metrics = run.train(*arguments, **options)
+    return {} if metrics is None else metrics.to_json()
+
+
+def prune(*arguments, **options):
+    """Run a pruning recipe: what its metrics.json holds."""
+    return pruning.prune(*arguments, **options).to_json()
+
+
+def prepare(recipe, model):
+    """The task of a recipe, with its examples."""
+    settings = getattr(recipe, "evaluation", recipe)  # a pruning recipe has the setting itself
+    return tasks.prepare(recipe.data, model, recipe.seed, settings.max_answer_tokens)
+
+
+def fine_tuning(model, task, settings, seed, accelerator, loss=None):
+    """A loop that trains a model on its task."""
+    feed = task.feed(task.examples, accelerator.device, seed)
+    objective = FineTuning(model, task, feed, settings, seed, accelerator, loss)
+    return Loop(objective, feed.lengths, settings, seed, accelerator)
+
+
+CPU = Device.choose("cpu")
 
 
 def make_recipe_file(path, made):
@@ -173,6 +214,27 @@ def start(*arguments, env=None, **options):
         env=environment(**(env or {})),
         **options,
     )
+
+
+def stop_after(step, stage=None):
+    """A `tell` that sends this process SIGTERM at the first line of the log after so many steps (of such a stage)."""
+    said = []
+
+    def tell(news):
+        if isinstance(news, str):
+            said.append(news)
+        here = stage is None or (said and said[-1].endswith(stage))
+        if isinstance(news, Status) and news.step >= step and here:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return tell
+
+
+def checkpoint(run):
+    """The state of the one checkpoint of a run, which is complete."""
+    (folder,) = (run / "checkpoints").iterdir()
+    assert load_file(folder / "state.safetensors")
+    return json.loads((folder / "state.json").read_text())
 
 
 def log_lines(run):

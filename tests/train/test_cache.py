@@ -1,10 +1,9 @@
-"""States of first tokens on disk: the heads become what they would without, and no file is trusted unseen."""
+"""States of first tokens on disk: the heads become what they would without, and every file is checked before use."""
 
 import json
 import os
 import resource
 import signal
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,18 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quoth.data import read
+from quoth.encoder.device import Device
 from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.model.loading import load
 from quoth.train.cache import EVALUATION, TRAINING, Cache, Plan, fill_cache
-from quoth.train.harness import Interrupted
 from quoth.train.log import Status
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
+from quoth.train.training import Interrupted
 from quoth.windows.questions import make_windows
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 from train.cache_material import HEADS, HIDDEN, LAYERS, ROWS, assert_same_stages, recipe
-from train.material import farthest
+from train.material import farthest, train
+
+DEVICES = {half: Device.choose("cpu", "bf16" if half else "fp32") for half in (False, True)}
 
 
 class Passes:
@@ -44,7 +45,7 @@ class Passes:
 
 class TestTheSame:
     def test_heads_become_what_they_would_without(self, lively, cached, tmp_path):
-        facts = train(make_recipe(recipe(lively, cache=0.0)), tmp_path / "run", device="cpu")
+        facts = train(make_recipe(recipe(lively, cache_gb=0.0)), tmp_path / "run", device="cpu")
         live, kept = facts["frozen"]["0"], cached.facts["frozen"]["0"]
         for name in HEADS:
             assert farthest(tmp_path / "run/frozen/epoch-0" / name / "model", cached.stage / name / "model") < 1e-5
@@ -86,9 +87,9 @@ class TestTheSame:
 
 @pytest.fixture(scope="module")
 def parts(lively, minilm):
-    tokens = Tokens.load(minilm)
+    tokens = Tokenizer.load(minilm)
     questions = [read(str(path)).questions for path in (lively.train, lively.dev)]
-    return tuple(make_windows(some, tokens, max_length=64, step=24, question_limit=24) for some in questions)
+    return tuple(make_windows(some, tokens, max_length=64, step=24, max_query_length=24) for some in questions)
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +100,7 @@ def caches(lively, parts, tmp_path_factory):
     for half in (False, True):
         stage = tmp_path_factory.mktemp("stage")
         plan = Plan(parts, (0, 1, 2), HIDDEN, half)
-        cast = torch.autocast("cpu", torch.bfloat16, enabled=half)
-        fill_cache(stage, plan, "hash", model, lambda _, cast=cast: cast, lambda: None)
+        fill_cache(stage, plan, "hash", model, DEVICES[half], lambda: None)
         assert (stage / "cache/states.bin").stat().st_size == plan.bytes == ROWS * LAYERS * HIDDEN * (2 if half else 4)
         found[half] = Cache(stage, plan, torch.device("cpu"))
     return found, model
@@ -121,9 +121,8 @@ class TestFile:
         assert states.dtype == (torch.bfloat16 if half else torch.float32)
         assert packed.lengths == (1,) * len(indices)
         assert packed.starts.tolist() == list(range(len(indices) + 1))
-        cast = torch.autocast("cpu", torch.bfloat16) if half else nullcontext()
         for i, index in enumerate(indices):
-            with torch.no_grad(), cast:
+            with torch.no_grad(), DEVICES[half].autocast():
                 alone = model.encoder(parts[part].packed([index]).map(torch.from_numpy), layers)
             for number, state in enumerate(alone):
                 close = {"atol": 0.1, "rtol": 0.05} if half else {"atol": 1e-5, "rtol": 1e-5}
@@ -134,7 +133,7 @@ class TestFile:
         (cache, model) = caches[0][True], caches[1]
         windows = parts[EVALUATION]
         order = np.argsort(-windows.lengths, kind="stable")[: 2048 // int(windows.lengths.max())]
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad(), DEVICES[True].autocast():
             packed = windows.packed(order).map(torch.from_numpy)
             states = torch.stack([state[packed.starts[:-1].long()] for state in model.encoder(packed, (0, 1, 2))])
         found = cache.batch(EVALUATION, order, (0, 1, 2))[1]
@@ -148,7 +147,7 @@ class TestFile:
 
         def make():
             told = []
-            fill_cache(tmp_path, plan, "hash", model, lambda _: nullcontext(), lambda: None, told.append)
+            fill_cache(tmp_path, plan, "hash", model, DEVICES[False], lambda: None, told.append)
             return told
 
         return make
@@ -242,11 +241,11 @@ class TestInterrupted:
 
 class TestTooLarge:
     @pytest.mark.parametrize("at", [(0,), (1,)])
-    def test_is_said_before_anything_is_learnt(self, lively, tmp_path, at):
+    def test_is_refused_before_anything_is_trained(self, lively, tmp_path, at):
         with pytest.raises(QuothError) as raised:
-            train(make_recipe(recipe(lively, at=at, cache=1e-6)), tmp_path / "run", device="cpu")
+            train(make_recipe(recipe(lively, at=at, cache_gb=1e-6)), tmp_path / "run", device="cpu")
         assert str(raised.value) == (
-            "recipe: frozen.cache is 1e-06 GB, but the states of 133 windows at 3 layer(s) take 5.11e-05 GB; "
+            "recipe: frozen.cache_gb is 1e-06 GB, but the states of 133 windows at 3 layer(s) take 5.11e-05 GB; "
             "raise it, or set it to 0"
         )
         assert not (tmp_path / "run/recipe.toml").exists()

@@ -8,14 +8,16 @@ import sys
 import time
 from contextlib import suppress
 
+import pytest
+
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
 from train.cache_material import HEADS, assert_same_stages, recipe
-from train.material import environment, farthest
+from train.material import environment, farthest, train
 
 
+@pytest.mark.slow
 def test_kills(lively, cached, tmp_path, monkeypatch):
-    """SIGKILL while the file is written, while heads learn from it, and while they are saved."""
+    """SIGKILL while the file is written, while heads are trained on it, and while they are saved."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["quoth.train"])
@@ -41,10 +43,11 @@ def test_kills(lively, cached, tmp_path, monkeypatch):
     assert not [path for path in place.rglob(".*") if path.name != ".lock"]
 
 
+@pytest.mark.slow
 def test_two_processes(lively, tmp_path):
     """One computes the states, both read them: the heads of one process, but for the order of sums."""
     heads = {name: head for name, head in HEADS.items() if name != "noisy"}  # dropout differs by process
-    made = make_recipe(recipe(lively, heads, rate=1e-4, epsilon=1e-6))
+    made = make_recipe(recipe(lively, heads, learning_rate=1e-4, adam_epsilon=1e-6))
     path = tmp_path / "recipe.toml"
     path.write_text(made.to_toml())
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "quoth"]

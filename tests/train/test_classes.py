@@ -1,6 +1,7 @@
 """Classes: the loss and the merging of windows against loops, and GLUE from tables to scores by the command line."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,16 +18,15 @@ from quoth.data.glue import read_glue
 from quoth.errors import QuothError
 from quoth.model.loading import load
 from quoth.model.saving import save_hugging_face
-from quoth.tasks.classes import ClassData, class_data, class_loss, class_quality
+from quoth.tasks import AnswerableTask, Examples, GlueTask
+from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
-from quoth.tasks.span_data import part_of
-from quoth.train.build import build_model, prepare
+from quoth.train.build import build_model
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
 from quoth.windows.questions import make_windows
 from quoth.windows.sentences import make_pairs
-from quoth.windows.tokenizer import Tokens
-from train.material import FACTS, farthest, make_recipe_file, table, weights
+from quoth.windows.tokenizer import Tokenizer
+from train.material import FACTS, farthest, make_recipe_file, prepare, table, train, weights
 
 PLAIN = {"kind": "class", "labels": 2}
 POOLED = {"kind": "class", "labels": 2, "pooled": True}
@@ -36,7 +36,7 @@ HEADS = {
     "lp": {"kind": "chain", "line": "pool(learned) > linear", "labels": 2, "pooled": True},
     "ap+compress": {
         "head": {"kind": "chain", "line": "pool(average) > compress(8) > linear", "labels": 2, "pooled": True},
-        "rate": 1e-2,
+        "learning_rate": 1e-2,
     },
     "bare": {"kind": "chain", "line": "compress(8) > skip > linear", "labels": 2},
     "plain": PLAIN,
@@ -80,13 +80,23 @@ def glue(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokens(minilm):
-    return Tokens.load(minilm)
+    return Tokenizer.load(minilm)
 
 
 def glue_recipe(place, glue, task, head, **sections):
     made = table(place.model, glue / task / "train.tsv", glue / task / "dev.tsv", head=head, **sections)
     made["data"]["task"] = "glue"
     return made
+
+
+def glue_task(metrics, labels, classes):
+    """Rows of a window each, to be evaluated on."""
+    examples = Examples(SimpleNamespace(question=np.arange(len(labels))), labels)
+    return GlueTask(metrics, ("x",) * classes, examples, examples)
+
+
+def class_loss(logits, labels):
+    return GlueTask("MNLI", ("x",) * logits.shape[1], None).loss(logits, None, labels)
 
 
 class TestLoss:
@@ -125,53 +135,57 @@ class TestLoss:
 
 class TestData:
     def test_every_window_has_the_class_of_its_question(self, material, tokens):
-        data = Data((str(material.train),), task="answerable", max_length=48, step=16, question_limit=16)
-        found = class_data(data.train, data, tokens)
+        data = Data((str(material.train),), task="answerable", max_length=48, step=16, max_query_length=16)
+        found = AnswerableTask.prepare(data, tokens, None, 0, 30)
         questions = read(str(material.train)).questions
-        windows = make_windows(questions, tokens, max_length=48, step=16, question_limit=16)
-        np.testing.assert_array_equal(found.windows.ids, windows.ids)
-        examples = found.examples()
+        windows = make_windows(questions, tokens, max_length=48, step=16, max_query_length=16)
+        examples = found.examples
+        np.testing.assert_array_equal(examples.windows.ids, windows.ids)
         assert len(examples) == len(windows) > 1.5 * len(questions)
-        for w, label in enumerate(examples.answers.tolist()):
+        for w, label in enumerate(examples.labels.tolist()):
             assert label == (1 if questions[windows.question[w]].impossible else 0)
-        assert set(examples.answers) == {0, 1}
-        assert (found.task, found.names, found.classes) == ("answerable", ("answer", "no_answer"), 2)
+        assert set(examples.labels) == {0, 1}
+        assert (found.metrics, found.classes, found.labels) == ("answerable", ("answer", "no_answer"), 2)
 
-    def test_a_part_of_the_questions(self, material, tokens):
-        data = Data((str(material.train), str(material.dev)), task="answerable")
+    def test_a_sample_of_the_questions(self, material, tokens):
+        data = Data((str(material.train), str(material.dev)), task="answerable", fraction=0.3)
         questions = [q for source in data.train for q in read(source).questions]
-        found = class_data(data.train, data, tokens, 0.3, 5)
-        chosen = part_of(questions, 0.3, 5)
-        assert len(found.labels) == len(chosen) == 24
+        found = AnswerableTask.prepare(data, tokens, None, 5, 30).examples
+        chosen = sample(questions, 0.3, 5)
+        assert len(found.labels) == len(chosen) == 24  # one window a question at this length
         np.testing.assert_array_equal(found.windows.ids, make_windows(chosen, tokens).ids)
         assert found.labels.tolist() == [q.impossible for q in chosen]
 
-    @pytest.mark.parametrize("task", ["MRPC", "SST-2", "CoLA", "STS-B"])
-    def test_rows_of_glue(self, glue, tokens, task):
-        data = Data((str(glue / task / "train.tsv"),), task="glue", max_length=20)
-        whole, part = (class_data(data.train, data, tokens, fraction, 7) for fraction in (1.0, 0.4))
-        sentences = read_glue(glue / task / "train.tsv")
+    @pytest.mark.parametrize("name", ["MRPC", "SST-2", "CoLA", "STS-B"])
+    def test_rows_of_glue(self, glue, tokens, name):
+        data = Data((str(glue / name / "train.tsv"),), task="glue", max_length=20)
+        task, other = (
+            GlueTask.prepare(replace(data, fraction=fraction), tokens, None, 7, 30) for fraction in (1.0, 0.4)
+        )
+        whole, part = task.examples, other.examples
+        sentences = read_glue(glue / name / "train.tsv")
         np.testing.assert_array_equal(whole.windows.ids, make_pairs(sentences, tokens, max_length=20).ids)
         assert whole.labels.tolist() == sentences.labels.tolist()
-        assert whole.classes == (1 if task == "STS-B" else 2)
-        rows = part_of(range(24), 0.4, 7)
+        assert task.labels == (1 if name == "STS-B" else 2)
+        rows = sample(range(24), 0.4, 7)
         assert len(rows) == len(part.windows) == 10
         assert part.labels.tolist() == [sentences.labels[row] for row in rows]
         for w, row in enumerate(rows):
-            for name in ("ids", "types", "spans"):
-                np.testing.assert_array_equal(getattr(part.windows[w], name), getattr(whole.windows[row], name))
+            for column in ("ids", "types", "spans"):
+                np.testing.assert_array_equal(getattr(part.windows[w], column), getattr(whole.windows[row], column))
         assert part.windows.question.tolist() == list(range(10))
         assert part.windows.words.shape == part.windows.ids.shape
-        kind = "f" if task == "STS-B" else "i"
-        assert part.examples().answers.dtype.kind == kind
+        kind = "f" if name == "STS-B" else "i"
+        assert part.labels.dtype.kind == kind
 
 
 @pytest.fixture(scope="module")
 def asked(material, tokens):
     """Questions with several windows each, labelled by whether they have an answer."""
-    data = Data((str(material.dev),), task="answerable", max_length=40, step=8, question_limit=16)
-    found = class_data(data.train, data, tokens)
-    assert np.bincount(found.windows.question).min() >= 2
+    dev = str(material.dev)
+    data = Data((dev,), dev, task="answerable", max_length=40, step=8, max_query_length=16)
+    found = AnswerableTask.prepare(data, tokens, None, 0, 30)
+    assert np.bincount(found.evaluation.windows.question).min() >= 2
     return found
 
 
@@ -179,13 +193,14 @@ class TestQuality:
     @settings(deadline=None)
     @given(st.integers(0, 2**31), st.floats(0, 3))
     def test_a_question_is_no_answer_if_any_window_says_so(self, asked, seed, lean):
-        logits = np.random.default_rng(seed).normal(0, 1, (len(asked.windows), 2)) - [0, lean]
+        windows = asked.evaluation.windows
+        logits = np.random.default_rng(seed).normal(0, 1, (len(windows), 2)) - [0, lean]
         right = positives = found = both = 0
         labels, predicted = [], []
-        for q, label in enumerate(asked.labels.tolist()):
+        for q, label in enumerate(int(question.impossible) for question in asked.questions):
             says_no = False
-            for w in range(len(asked.windows)):
-                if asked.windows.question[w] == q and logits[w, 1] > logits[w, 0]:
+            for w in range(len(windows)):
+                if windows.question[w] == q and logits[w, 1] > logits[w, 0]:
                     says_no = True
             right += says_no == bool(label)
             positives += label
@@ -193,7 +208,7 @@ class TestQuality:
             both += label and says_no
             labels.append(label)
             predicted.append(int(says_no))
-        quality = class_quality(asked, logits)
+        quality = asked.quality(logits)
         assert quality == pytest.approx(
             {"exact": 100 * right / len(labels), "f1": 100 * 2 * both / max(1, positives + found)}
         )
@@ -206,15 +221,13 @@ class TestQuality:
         count, classes = given_data.draw(st.integers(2, 30)), 3 if task == "MNLI" else 2
         rng = np.random.default_rng(given_data.draw(st.integers(0, 2**31)))
         labels, logits = rng.integers(0, classes, count), rng.normal(0, 1, (count, classes))
-        windows = SimpleNamespace(question=np.arange(count))
-        found = class_quality(ClassData(task, windows, labels, ("x",) * classes), logits)
+        found = glue_task(task, labels, classes).quality(logits)
         assert found == pytest.approx(expected_scores(task, logits, labels))
 
     def test_scores_by_scipy(self):
         rng = np.random.default_rng(0)
         labels, logits = rng.uniform(0, 5, 40), rng.normal(0, 1, (40, 1))
-        windows = SimpleNamespace(question=np.arange(40))
-        found = class_quality(ClassData("STS-B", windows, labels, ()), logits)
+        found = glue_task("STS-B", labels, 0).quality(logits)
         assert found == pytest.approx(expected_scores("STS-B", logits, labels))
 
 
@@ -253,7 +266,7 @@ class TestCommandLine:
     def test_glue_end_to_end(self, lively, glue, tokens, tmp_path, cli, task, head):
         """The scores in metrics.json are those of the saved model, by other code than ours."""
         made = glue_recipe(
-            lively, glue, task, head, optimisation={"epochs": 6, "rate": 1e-3}, evaluation={"snapshots": [1]}
+            lively, glue, task, head, optimisation={"epochs": 6, "learning_rate": 1e-3}, evaluation={"snapshots": [1]}
         )
         del made["data"]["task"]
         recipe = make_recipe_file(tmp_path / "r.toml", made)
@@ -283,14 +296,16 @@ class TestCommandLine:
             np.testing.assert_allclose(model(**ready).logits.numpy(), logits, atol=1e-5)
 
     def test_answer_or_no_answer(self, lively, tokens, tmp_path, cli):
-        made = table(lively.model, lively.train, lively.dev, head=POOLED, optimisation={"rate": 3e-3, "dropout": 0.0})
+        made = table(
+            lively.model, lively.train, lively.dev, head=POOLED, optimisation={"learning_rate": 3e-3, "dropout": 0.0}
+        )
         made["data"]["task"] = "answerable"
         recipe = make_recipe_file(tmp_path / "r.toml", made)
         result = cli("train", recipe, "--out", tmp_path / "run", "--device", "cpu")
         assert result.returncode == 0, result.stderr
         facts = json.loads((tmp_path / "run/metrics.json").read_text())
         questions = read(str(lively.dev)).questions
-        windows = make_windows(questions, tokens, max_length=64, step=24, question_limit=24)
+        windows = make_windows(questions, tokens, max_length=64, step=24, max_query_length=24)
         logits = row_by_row(tmp_path / "run/model", windows)
         predicted = [int(logits[windows.question == q].argmax(1).any()) for q in range(len(questions))]
         labels = [int(question.impossible) for question in questions]
@@ -312,12 +327,12 @@ class TestCommandLine:
             (['head={{kind = "span"}}'], "head gives spans, but data.task = 'glue' wants classes"),
             (["head=pool(learned) > linear"], "head gives spans, but data.task = 'glue' wants classes"),
             (["data.task=span"], "head gives classes, but data.task = 'span' wants spans"),
-            (["data.train={glue}/MRPC/test.tsv"], "test.tsv: has no labels; a test split cannot be learnt from"),
-            (["data.evaluate={glue}/MRPC/test.tsv"], "test.tsv: has no labels; a test split cannot be learnt from"),
+            (["data.train={glue}/MRPC/test.tsv"], "test.tsv: has no labels; a test split cannot be trained on"),
+            (["data.evaluate={glue}/MRPC/test.tsv"], "test.tsv: has no labels; a test split cannot be trained on"),
             (["data.evaluate={glue}/CoLA/dev.tsv"], "data.train is MRPC, but data.evaluate is CoLA"),
             (["data.train=['a.tsv', 'b.tsv']"], "a GLUE task is one table, 2 were given"),
             (["data.train=/no/where.tsv"], "/no/where.tsv: no such file"),
-            (["data.max_length=3"], "max_length is 3; 3 special tokens leave no room for a sentence"),
+            (["data.max_length=3"], "max_length is 3; 3 special tokens leave no space for a sentence"),
             (["data.max_length=1000"], "data.max_length is 1000, but"),
             (["data.task=answerable", "data.train={glue}/none.json"], "none.json: has no questions"),
         ],
@@ -334,12 +349,12 @@ class TestCommandLine:
         assert not (tmp_path / "run/recipe.toml").exists()  # the folder is free for the corrected recipe
 
 
-def test_labels_of_data_prepared_elsewhere_are_checked_too(lively, glue, tmp_path):
+def test_labels_of_a_prepared_task_are_checked_too(lively, glue, tmp_path):
     recipe = make_recipe(glue_recipe(lively, glue, "SST-2", PLAIN))
     prepared = prepare(recipe, build_model(recipe))
     other = make_recipe(glue_recipe(lively, glue, "STS-B", {**PLAIN, "labels": 1}))
     with pytest.raises(QuothError, match=r"head has 1 label\(s\), but the data want 2"):
-        train(other, tmp_path / "run", device="cpu", prepared=prepared)
+        train(other, tmp_path / "run", device="cpu", task=prepared)
 
 
 class TestFrozen:
@@ -349,8 +364,8 @@ class TestFrozen:
     @classmethod
     def run(cls, lively, glue, tmp_path_factory):
         folder = tmp_path_factory.mktemp("frozen") / "run"
-        frozen = {"heads": HEADS, "at": [0, 1], "epochs": 4, "windows": 6}
-        made = glue_recipe(lively, glue, "MRPC", POOLED, frozen=frozen, optimisation={"rate": 1e-4})
+        frozen = {"heads": HEADS, "at": [0, 1], "epochs": 4, "batch_size": 6}
+        made = glue_recipe(lively, glue, "MRPC", POOLED, frozen=frozen, optimisation={"learning_rate": 1e-4})
         return folder, train(make_recipe(made), folder, device="cpu")
 
     @pytest.mark.parametrize("epoch", ["0", "1"])
@@ -378,7 +393,7 @@ class TestFrozen:
         heads = {"lp": {"kind": "chain", "line": "pool(learned) > linear", "labels": labels, "pooled": True}}
         found = []
         for cache in (0.0, 0.1):
-            frozen = {"heads": heads, "windows": 6, "epochs": 3.0, "evaluate": [1], "cache": cache}
+            frozen = {"heads": heads, "batch_size": 6, "epochs": 3.0, "evaluate": [1], "cache_gb": cache}
             made = glue_recipe(lively, glue, task, {**POOLED, "labels": labels}, frozen=frozen)
             found.append(train(make_recipe(made), tmp_path / str(cache), device="cpu")["frozen"]["1"])
             assert len(found[-1]["heads"]["lp"]["curve"]) == 2
@@ -397,7 +412,7 @@ class TestFrozen:
             ({"one": {**PLAIN, "labels": 1}}, "frozen.heads.one has 1 label(s), but the data want 2"),
         ],
     )
-    def test_mistakes_are_found_before_the_encoder_learns(self, lively, glue, tmp_path, heads, culprit):
+    def test_mistakes_are_found_before_the_encoder_is_trained(self, lively, glue, tmp_path, heads, culprit):
         made = glue_recipe(lively, glue, "MRPC", PLAIN, frozen={"heads": heads})
         with pytest.raises(QuothError) as raised:
             train(make_recipe(made), tmp_path / "run", device="cpu")

@@ -8,13 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from quoth.train.harness import Interrupted
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
+from quoth.train.training import Interrupted
 from train.heads_material import HEADS, as_it_is, frozen_table
-from train.material import assert_same_weights, log_lines, table
+from train.material import assert_same_weights, log_lines, table, train
 
-SOME = {name: HEADS[name] for name in ("lp", "noisy cnn", "dot")}  # with a constant rate and no warm-up
+SOME = {name: HEADS[name] for name in ("lp", "noisy cnn", "dot")}  # with a constant learning rate and no warm-up
 EVALUATE = [0.06, 0.5, 0.8, 1]
 
 
@@ -22,7 +21,7 @@ EVALUATE = [0.06, 0.5, 0.8, 1]
 def run(lively, tmp_path_factory):
     """Two stages, scored after 1, 8, 14 and 17 of 17 steps."""
     folder, told = tmp_path_factory.mktemp("curves") / "run", []
-    made = frozen_table(lively, SOME, frozen={"evaluate": EVALUATE, "rate": 1e-2})
+    made = frozen_table(lively, SOME, frozen={"evaluate": EVALUATE, "learning_rate": 1e-2})
     made["frozen"]["at"] = [0, 1]
     facts = train(make_recipe(made), folder, device="cpu", tell=told.append)
     return SimpleNamespace(folder=folder, facts=facts, told=told, made=made)
@@ -34,23 +33,23 @@ class TestTraining:
             stage = run.facts["frozen"][at]
             for name in SOME:
                 head = stage["heads"][name]
-                assert [look["step"] for look in head["curve"]] == [1, 8, 14, 17]
-                assert [look["epoch"] for look in head["curve"]] == [step / 17 for step in (1, 8, 14, 17)]
+                assert [point["step"] for point in head["curve"]] == [1, 8, 14, 17]
+                assert [point["epoch"] for point in head["curve"]] == [step / 17 for step in (1, 8, 14, 17)]
                 assert head["curve"][-1] == {"step": 17, "epoch": 1.0, **head["quality"]}
                 assert json.loads((run.folder / f"frozen/epoch-{at}/{name}/metrics.json").read_text()) == head
-                assert len({json.dumps(scores(look)) for look in head["curve"]}) > 1  # it learns
+                assert len({json.dumps(scores(point)) for point in head["curve"]}) > 1  # it is trained
         assert "curve" not in run.facts["frozen"]["1"]["heads"]["encoder"]  # which does not
 
     @pytest.mark.parametrize("part", [0, 1, 2, 3])
     def test_a_point_is_a_run_that_ended_there(self, run, lively, tmp_path, part):
         """So the curve is also that of less data: an epoch over a random part of the windows."""
-        made = as_it_is(lively, SOME, epochs=EVALUATE[part], rate=1e-2)
+        made = as_it_is(lively, SOME, epochs=EVALUATE[part], learning_rate=1e-2)
         short = train(make_recipe(made), tmp_path / "run", device="cpu")["frozen"]["0"]
         assert short["steps"] == [1, 8, 14, 17][part]
         for name in SOME:
             assert scores(run.facts["frozen"]["0"]["heads"][name]["curve"][part]) == short["heads"][name]["quality"]
             assert "curve" not in short["heads"][name]  # one point is none
-            if part == 3:  # looking has changed nothing
+            if part == 3:  # evaluating has changed nothing
                 assert_same_weights(
                     *(place / "frozen/epoch-0" / name / "model" for place in (run.folder, tmp_path / "run"))
                 )
@@ -78,10 +77,10 @@ class TestTraining:
             for name in SOME:
                 assert_same_weights(*(stage / name / "model" for stage in stages))
 
-    def test_two_epochs_of_one_step_are_looked_at_once(self, lively, tmp_path):
+    def test_two_epochs_of_one_step_are_evaluated_once(self, lively, tmp_path):
         made = as_it_is(lively, {"lp": HEADS["lp"]}, evaluate=[0.5, 0.501, 0.01, 0.02], epochs=2.0)
         found = train(make_recipe(made), tmp_path / "run", device="cpu")["frozen"]["0"]["heads"]["lp"]["curve"]
-        assert [look["step"] for look in found] == [1, 8, 9, 34]
+        assert [point["step"] for point in found] == [1, 8, 9, 34]
 
     def test_without_evaluation_data(self, lively, tmp_path):
         made = as_it_is(lively, {"lp": HEADS["lp"]}, evaluate=[0.5])
@@ -91,8 +90,8 @@ class TestTraining:
         assert found["quality"] == {}
 
 
-def scores(look):
-    return {key: value for key, value in look.items() if key not in ("step", "epoch")}
+def scores(point):
+    return {key: value for key, value in point.items() if key not in ("step", "epoch")}
 
 
 def stop_at(step, times):
@@ -141,7 +140,7 @@ class TestCommandLine:
         for metric, some in (("f1", rows[:4]), ("best_f1", rows[4:])):
             for row, name in zip(some, ("encoder", *SOME), strict=True):
                 head = run.facts["frozen"]["1"]["heads"][name]
-                values = [look[metric] for look in head.get("curve", [head["quality"]] * 4)]
+                values = [point[metric] for point in head.get("curve", [head["quality"]] * 4)]
                 cells = [cell.strip() for cell in row.strip("│").split("│")]
                 assert cells == ["the encoder's own" if name == "encoder" else name, *(f"{v:.2f}" for v in values)]
         assert "0.0588" in result.stdout
@@ -158,7 +157,7 @@ class TestCommandLine:
         made = table(lively.model, lively.train, lively.dev, head={"kind": "class", "labels": 2})
         made["data"]["task"] = "answerable"
         heads = {"plain": {"kind": "class", "labels": 2}}
-        made["frozen"] = {"heads": heads, "windows": 6, "evaluate": [0.1], "at": [0, 1]}
+        made["frozen"] = {"heads": heads, "batch_size": 6, "evaluate": [0.1], "at": [0, 1]}
         facts = train(make_recipe(made), tmp_path / "run", device="cpu")
         result = cli("analyse", tmp_path / "run", "--curves", "--json", "--plots", tmp_path / "plots")
         assert result.returncode == 0, result.stderr

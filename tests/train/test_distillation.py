@@ -1,7 +1,6 @@
 """The loss of distillation against loops written by hand."""
 
 import copy
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,11 +10,17 @@ from quoth.encoder.shape import LayerShape, Shape
 from quoth.prune import cut
 from quoth.prune.baselines import drop_layers
 from quoth.prune.gates import gated
-from quoth.train.distillation import Blend, Lesson, View, soft_loss
-from quoth.train.loop import task_loss
+from quoth.tasks import GlueTask, Pretraining, SpanTask
+from quoth.train.distillation import Distillation, DistillationLoss, View
 from quoth.windows.masked import Masked
+from train.material import CPU
 
 SHAPE = Shape(23, 16, 2, 6, 6, (LayerShape(2, 3, 4, 5), LayerShape(3, 2, 2, 7)))
+
+
+SPANS = SpanTask(None, [], None)
+CLASSES = GlueTask("MNLI", ("x",) * 3, None)
+TEXT = Pretraining(None, None)
 
 
 def kl(theirs, ours, temperature):
@@ -33,7 +38,7 @@ def test_spans(temperature):
         here = slice(begin, begin + length)
         total += sum(kl(b[here], a[here], temperature) for a, b in zip(ours, theirs)) / 2
         begin += length
-    assert float(soft_loss(ours, theirs, packed, temperature)) == pytest.approx(total, rel=1e-5)
+    assert float(SPANS.distillation_loss(ours, theirs, packed, temperature)) == pytest.approx(total, rel=1e-5)
 
 
 def test_classes_and_scores():
@@ -41,23 +46,24 @@ def test_classes_and_scores():
     torch.manual_seed(0)
     ours, theirs = torch.randn(4, 3), torch.randn(4, 3)
     wanted = sum(kl(b, a, 2.0) for a, b in zip(ours, theirs))
-    assert float(soft_loss(ours, theirs, packed, 2.0)) == pytest.approx(wanted, rel=1e-5)
+    assert float(CLASSES.distillation_loss(ours, theirs, packed, 2.0)) == pytest.approx(wanted, rel=1e-5)
     apart = float((ours[:, :1] - theirs[:, :1]).square().sum())
-    assert float(soft_loss(ours[:, :1], theirs[:, :1], packed, 2.0)) == pytest.approx(apart, rel=1e-5)
+    assert float(CLASSES.distillation_loss(ours[:, :1], theirs[:, :1], packed, 2.0)) == pytest.approx(apart, rel=1e-5)
 
 
-def test_masked_words():
+def test_mlm_and_nsp():
     plain = make_batch(SHAPE)
     places, targets = torch.tensor([1, 4, 9]), torch.tensor([3, -100, 5])
     packed = Masked(plain.ids, plain.positions, plain.types, plain.starts, plain.lengths, places, targets, 0.7)
     torch.manual_seed(0)
     ours, theirs = torch.randn(3, 23), torch.randn(3, 23)
-    following = torch.randn(2, 4, 2)
+    nsp = torch.randn(2, 4, 2)
     words = 0.7 * sum(kl(theirs[i], ours[i], 1.0) for i in (0, 2))
-    wanted = words + sum(kl(b, a, 1.0) for a, b in zip(*following))
-    found = soft_loss((ours, following[0]), (theirs, following[1]), packed)
+    wanted = words + sum(kl(b, a, 1.0) for a, b in zip(*nsp))
+    found = TEXT.distillation_loss((ours, nsp[0]), (theirs, nsp[1]), packed, 1.0)
     assert float(found) == pytest.approx(wanted, rel=1e-5)
-    assert float(soft_loss((ours, None), (theirs, None), packed)) == pytest.approx(words, rel=1e-5)
+    alone = TEXT.distillation_loss((ours, None), (theirs, None), packed, 1.0)
+    assert float(alone) == pytest.approx(words, rel=1e-5)
 
 
 def test_states_of_a_cut_model_are_compared_at_the_kept_units():
@@ -66,16 +72,17 @@ def test_states_of_a_cut_model_are_compared_at_the_kept_units():
     alpha = {"h": torch.tensor([1.0, 0.0, 0.5, -2.0, 0.0, 1.5])}
     view = View.whole(SHAPE).after(keep, alpha)
     student = make_model(cut(teacher, keep).encoder.shape, seed=1)
-    answers = torch.zeros(len(packed.lengths), 2, dtype=torch.long)
-    lesson = Lesson(Blend(task=0.5, logits=0.0, states=3.0), teacher, view)
+    labels = torch.zeros(len(packed.lengths), 2, dtype=torch.long)
+    weights = DistillationLoss(task_weight=0.5, logits_weight=0.0, states_weight=3.0)
+    distillation = Distillation(SPANS, weights, CPU, teacher, view)
     with torch.no_grad():
-        found = float(lesson(student, packed, answers, nullcontext()))
+        found = float(distillation(student, packed, labels))
         ours, theirs = (model.encoder(packed, range(3)) for model in (student, teacher))
         total = 0.0
         for a, b in zip(ours, theirs):
             part = sum(float((a[:, i] - alpha["h"][j] * b[:, j]).square().sum()) for i, j in enumerate((0, 2, 3, 5)))
             total += part / a.numel() / 3
-        task = float(task_loss(student(packed), packed, answers))
+        task = float(SPANS.loss(student(packed), packed, labels))
     assert found == pytest.approx(0.5 * task + 3.0 * len(packed.lengths) * total, rel=1e-4)
 
 
@@ -87,23 +94,23 @@ def test_a_second_cut_counts_from_the_first_model():
     assert view.after({"f0": torch.ones(5).bool()}, None) is view
 
 
-def test_the_unpruned_model_has_nothing_to_learn_from_itself():
+def test_the_loss_of_the_unpruned_model_against_itself_is_zero():
     teacher, packed = make_model(SHAPE), make_batch(SHAPE)
-    lesson = Lesson(Blend(states=1.0), copy.deepcopy(teacher))
+    distillation = Distillation(SPANS, DistillationLoss(states_weight=1.0), CPU, copy.deepcopy(teacher))
     with torch.no_grad():
-        assert float(lesson(teacher, packed, torch.zeros(4, 2), nullcontext()).abs()) < 1e-6
+        assert float(distillation(teacher, packed, torch.zeros(4, 2)).abs()) < 1e-6
 
 
 def test_a_gated_model_is_compared_with_gated_states():
     """Gates of h multiply the states, and so those that they are compared with."""
     teacher, packed = make_model(SHAPE), make_batch(SHAPE)
     gate = torch.linspace(0.5, 2.0, 6, dtype=torch.float64)
-    lesson = Lesson(Blend(0, 0, 1.0), copy.deepcopy(teacher))
+    distillation = Distillation(SPANS, DistillationLoss(0, 0, 1.0), CPU, copy.deepcopy(teacher))
     with torch.no_grad():
         theirs = teacher.encoder(packed, range(3))
         with gated(teacher, {"h": gate}):
             ours = teacher.encoder(packed, range(3))
-            found = float(lesson(teacher, packed, torch.zeros(4, 2), nullcontext(), gate))
+            found = float(distillation(teacher, packed, torch.zeros(4, 2), gate))
     wanted = sum(float((a - gate * b).square().mean()) for a, b in zip(ours, theirs)) / 3 * 4
     assert found == pytest.approx(wanted, rel=1e-5)
 
@@ -113,7 +120,8 @@ def test_fewer_layers_go_with_evenly_spaced_ones():
     teacher, packed = make_model(SHAPE), make_batch(SHAPE)
     student = drop_layers(teacher, 1)
     with torch.no_grad():
-        found = float(Lesson(Blend(0, 0, 1.0), teacher)(student, packed, torch.zeros(4, 2), nullcontext()))
+        distillation = Distillation(SPANS, DistillationLoss(0, 0, 1.0), CPU, teacher)
+        found = float(distillation(student, packed, torch.zeros(4, 2)))
         ours, theirs = student.encoder(packed, (0, 1)), teacher.encoder(packed, (0, 2))
     wanted = sum(float((a - b).square().mean()) for a, b in zip(ours, theirs)) / 2 * 4
     assert found == pytest.approx(wanted, rel=1e-5)

@@ -1,4 +1,4 @@
-"""Many heads on the states of one frozen encoder: each learns as if it were alone, from one pass a batch."""
+"""Many heads on the states of one frozen encoder: each is trained as if it were alone, from one pass a batch."""
 
 import weakref
 from zlib import crc32
@@ -9,19 +9,20 @@ from safetensors import safe_open
 
 from quoth.heads import build_head
 from quoth.model.loading import load
-from quoth.tasks.span_data import Feed
-from quoth.train.build import build_model, prepare
-from quoth.train.frozen import FrozenLoop, Shared
-from quoth.train.harness import Interrupted
+from quoth.tasks.examples import Feed
+from quoth.tasks.seeds import seed_of
+from quoth.train.build import build_model
+from quoth.train.frozen_heads import FrozenHeads, Shared
 from quoth.train.log import Status
-from quoth.train.loop import seed_of, task_loss
-from quoth.train.optimiser import rate_at
+from quoth.train.loop import Loop
+from quoth.train.optimiser import learning_rate_at
 from quoth.train.recipe import make_recipe
-from quoth.train.run import make_accelerator, train
+from quoth.train.run import make_accelerator
 from quoth.train.settings import Frozen
+from quoth.train.training import Interrupted
 from quoth.windows.batches import Batches
-from train.heads_material import AT, HEADS, after, answers, as_it_is, head_losses
-from train.material import assert_same_weights, weights
+from train.heads_material import AT, HEADS, answers, as_it_is, head_losses
+from train.material import CPU, assert_same_weights, prepare, stop_after, train, weights
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,9 @@ def prepared(lively):
 def make_loop(place, prepared, heads, **frozen):
     settings = make_recipe(as_it_is(place, heads, **frozen)).frozen
     feed = Feed(prepared.examples, torch.device("cpu"))
-    return FrozenLoop(load(place.model), feed, settings, 0, make_accelerator("cpu"), None)
+    accelerator = make_accelerator("cpu")
+    objective = FrozenHeads(load(place.model), prepared, feed, settings, 0, accelerator, CPU)
+    return Loop(objective, feed.lengths, settings, 0, accelerator)
 
 
 class TestAlone:
@@ -66,8 +69,8 @@ class TestAlone:
             first.advance()
             torch.rand(5)
             again.advance()
-        mine, other = (dict(learner.head.named_parameters()) for learner in first.learners)
-        same = dict(again.learners[0].head.named_parameters())
+        mine, other = (dict(head.named_parameters()) for head in first.objective.heads.values())
+        same = dict(again.objective.heads["b"].named_parameters())
         assert all(torch.equal(other[name], value) for name, value in same.items())
         assert not all(torch.equal(mine[name], value) for name, value in same.items())
         quiet = make_loop(lively, prepared, {"b": "compress(8) > cnn(1xN, dropout=0) > linear"})
@@ -88,39 +91,40 @@ class TestAlone:
 
 SETTINGS = {
     "lp": {},
-    "compress+skip": {"rate": 3e-3, "schedule": "linear", "warmup": 0.2},
-    "dot": {"decay": 0.1, "clip": 0.1},
+    "compress+skip": {"learning_rate": 3e-3, "schedule": "linear", "warmup_ratio": 0.2},
+    "dot": {"weight_decay": 0.1, "max_grad_norm": 0.1},
     "first": {},
-    "span": {"clip": 0.0},
+    "span": {"max_grad_norm": 0.0},
 }
 
 
 class TestReference:
     """The plain way for one head: states under no_grad, loss, backward, clipping, AdamW."""
 
-    def by_hand(self, place, examples, description, name, settings):
+    def by_hand(self, place, task, description, name, settings):
+        examples = task.examples
         model = load(place.model).eval()
         torch.manual_seed(seed_of(0, crc32(name.encode())))
         head = build_head(description, 32, 2)
         layers = [layer % 3 for layer in head.reads]
         matrices = [value for value in head.parameters() if value.ndim > 1]
         vectors = [value for value in head.parameters() if value.ndim <= 1]
-        groups = [{"params": matrices, "weight_decay": settings.decay}, {"params": vectors, "weight_decay": 0.0}]
+        groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
         optimiser = torch.optim.AdamW(groups, lr=1.0, fused=True)
-        batches = Batches(examples.windows.lengths, seed=0, windows=6)
+        batches = Batches(examples.windows.lengths, seed=0, batch_size=6)
         losses = []
         for step in range(2 * batches.count()):
             indices = batches.batch(*divmod(step, batches.count()))
             packed = examples.windows.packed(indices).map(torch.from_numpy)
             with torch.no_grad():
                 states = model.encoder(packed, layers)
-            loss = task_loss(head(states, packed), packed, torch.from_numpy(examples.answers[indices]).long())
+            loss = task.loss(head(states, packed), packed, torch.from_numpy(examples.labels[indices]).long())
             loss = loss / len(indices)
             loss.backward()
-            if settings.clip:
-                torch.nn.utils.clip_grad_norm_(list(head.parameters()), settings.clip)
+            if settings.max_grad_norm:
+                torch.nn.utils.clip_grad_norm_(list(head.parameters()), settings.max_grad_norm)
             for group in optimiser.param_groups:
-                group["lr"] = rate_at(step, 2 * batches.count(), settings)
+                group["lr"] = learning_rate_at(step, 2 * batches.count(), settings)
             optimiser.step()
             optimiser.zero_grad()
             losses.append(loss.item())
@@ -131,7 +135,7 @@ class TestReference:
         own = SETTINGS[name]
         description = HEADS[name] if isinstance(HEADS[name], str) else HEADS[name].get("head", HEADS[name])
         settings = Frozen(**{"epochs": 2.0, **own})
-        head, losses = self.by_hand(lively, prepared.examples, description, name, settings)
+        head, losses = self.by_hand(lively, prepared, description, name, settings)
         heads = {name: {"head": description, **own}, "other": "pool(average) > linear"}
         loop = make_loop(lively, prepared, heads, epochs=2.0)
         found = []
@@ -139,7 +143,7 @@ class TestReference:
             loop.advance()
             found.append(loop.take_losses()[name])
         assert found == losses
-        for key, value in loop.learners[0].head.named_parameters():
+        for key, value in loop.objective.heads[name].named_parameters():
             assert torch.equal(value, head.get_parameter(key)), key
         assert losses[-1] != losses[0]
 
@@ -148,10 +152,10 @@ class TestOnePass:
     def watched(self, loop):
         """What the encoder is asked for, and weak references to what it gives."""
         asked, alive, layers = [], [], []
-        loop.model.encoder.register_forward_hook(
+        loop.objective.model.encoder.register_forward_hook(
             lambda _, args, found: (asked.append(args[1]), alive.extend(map(weakref.ref, found)), None)[-1]
         )
-        for number, layer in enumerate(loop.model.encoder.layers):
+        for number, layer in enumerate(loop.objective.model.encoder.layers):
             layer.register_forward_hook(lambda *_, number=number + 1: layers.append(number))
         return asked, alive, layers
 
@@ -171,13 +175,13 @@ class TestOnePass:
 
     def test_states_have_no_graph_and_the_encoder_no_gradient(self, lively, prepared):
         loop = make_loop(lively, prepared, HEADS)
-        before = {name: value.clone() for name, value in loop.model.encoder.named_parameters()}
-        loop.model.encoder.register_forward_hook(
+        before = {name: value.clone() for name, value in loop.objective.model.encoder.named_parameters()}
+        loop.objective.model.encoder.register_forward_hook(
             lambda _, args, found: [pytest.fail("a graph") for state in found if state.requires_grad] or None
         )
         loop.advance()
-        assert not loop.model.training
-        for name, value in loop.model.encoder.named_parameters():
+        assert not loop.objective.model.training
+        for name, value in loop.objective.model.encoder.named_parameters():
             assert value.grad is None
             assert torch.equal(value, before[name]), name
 
@@ -189,25 +193,25 @@ class TestOnePass:
             passes.append((self.layers, len(packed.lengths)))
             return states(self, packed)
 
-        monkeypatch.setattr("quoth.train.frozen.Shared.states", count)
+        monkeypatch.setattr("quoth.train.frozen_heads.Shared.states", count)
         recipe = make_recipe(as_it_is(lively, {"first": HEADS["first"], "dot": HEADS["dot"]}))
         facts = train(recipe, tmp_path / "run", device="cpu")
         assert facts["frozen"]["0"]["steps"] == 17
         assert {layers for layers, _ in passes} == {(1, 2)}
-        learnt, looked = passes[:17], passes[17:]
-        assert sum(count for _, count in learnt) == 100
-        assert sum(count for _, count in looked) == 33  # each window of the evaluation once
+        trained, scored = passes[:17], passes[17:]
+        assert sum(count for _, count in trained) == 100
+        assert sum(count for _, count in scored) == 33  # each window of the evaluation once
 
     def test_nothing_but_checkpoints_is_written(self, lively, tmp_path):
         seen = set()
 
-        def look(news):
+        def watch(news):
             if isinstance(news, Status):
                 folder = tmp_path / "run/frozen"
                 seen.update(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
         made = as_it_is(lively, HEADS)
-        train(make_recipe({**made, "checkpoints": {"seconds": 0}}), tmp_path / "run", device="cpu", tell=look)
+        train(make_recipe({**made, "checkpoints": {"seconds": 0}}), tmp_path / "run", device="cpu", tell=watch)
         assert seen == {
             "epoch-0/log.jsonl",
             *(
@@ -219,7 +223,7 @@ class TestOnePass:
 
     def test_a_checkpoint_holds_the_heads_alone(self, lively, tmp_path):
         with pytest.raises(Interrupted):
-            train(make_recipe(as_it_is(lively, HEADS)), tmp_path / "run", device="cpu", tell=after(10))
+            train(make_recipe(as_it_is(lively, HEADS)), tmp_path / "run", device="cpu", tell=stop_after(10))
         (path,) = (tmp_path / "run/frozen/epoch-0/checkpoints").glob("step-*/state.safetensors")
         with safe_open(path, framework="pt") as file:
             names = set(file.keys())

@@ -13,38 +13,24 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from quoth.errors import QuothError
-from quoth.train.guard import Stop, only_one
-from quoth.train.harness import Interrupted
+from quoth.train.guard import Stop
 from quoth.train.log import Log, Status
 from quoth.train.recipe import make_recipe, read_recipe
-from quoth.train.run import train
+from quoth.train.run_folder import RunFolder
+from quoth.train.training import Interrupted
 from train.material import (
     assert_same_weights,
+    checkpoint,
     log_lines,
     losses,
     make_questions,
     make_recipe_file,
     quoth,
     start,
+    stop_after,
     table,
+    train,
 )
-
-
-def after(step, number=signal.SIGTERM):
-    """A `tell` that sends this process a signal at the first line of the log after so many steps."""
-
-    def tell(news):
-        if isinstance(news, Status) and news.step >= step:
-            os.kill(os.getpid(), number)
-
-    return tell
-
-
-def checkpoint(run):
-    """The state of the one checkpoint of a run, which is complete."""
-    (folder,) = (run / "checkpoints").iterdir()
-    assert load_file(folder / "state.safetensors")
-    return json.loads((folder / "state.json").read_text())
 
 
 @contextmanager
@@ -91,6 +77,7 @@ def story(material, tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 class TestTerminated:
     def test_it_says_so(self, story):
         code, out, err = story.stopped
@@ -130,18 +117,22 @@ class TestTerminated:
         assert {path: path.stat().st_mtime_ns for path in before} == before
 
     def test_another_recipe_is_refused(self, story, cli):
-        result = cli("train", story.recipe, "optimisation.rate=2e-3", "--out", story.run)
+        result = cli("train", story.recipe, "optimisation.learning_rate=2e-3", "--out", story.run)
         assert result.returncode == 2
         assert result.stderr == (
-            f"quoth: {story.run}: holds a run of another recipe (there, here: optimisation.rate: 0.001, 0.002); "
-            "choose another --out, or remove it\n"
+            f"quoth: {story.run}: holds a run of another recipe "
+            "(there, here: optimisation.learning_rate: 0.001, 0.002); choose another --out, or remove it\n"
         )
 
 
 TUNINGS = [
-    ({"kind": "full"}, {"kind": "span"}, {"accumulate": 2}),
+    ({"kind": "full"}, {"kind": "span"}, {"gradient_accumulation_steps": 2}),
     ({"kind": "adapters", "size": 4}, {"kind": "span"}, {"schedule": "cosine", "restarts": 1}),
-    ({"kind": "freeze", "layers": 1, "norms": "above"}, {"kind": "cacnn", "width": 3, "filters": 8}, {"tokens": 333}),
+    (
+        {"kind": "freeze", "layers": 1, "norms": "above"},
+        {"kind": "cacnn", "width": 3, "filters": 8},
+        {"batch_tokens": 333},
+    ),
     ({"kind": "lora", "rank": 2}, {"kind": "span"}, {"precision": "bf16"}),
 ]
 
@@ -153,12 +144,12 @@ class TestStopped:
     def test_every_kind_of_run_goes_on_exactly(self, material, tmp_path, tuning, head, optimisation):
         made = table(material.model, material.train, material.dev, tuning=tuning, head=head)
         made["optimisation"] |= {"epochs": 1.5, **optimisation}
-        if "tokens" in optimisation:
-            del made["optimisation"]["windows"]
+        if "batch_tokens" in optimisation:
+            del made["optimisation"]["batch_size"]
         recipe = make_recipe(made)
         for moment in (10, 20):
             with pytest.raises(Interrupted, match=f"stopped at step {moment} of "):
-                train(recipe, tmp_path / "run", device="cpu", tell=after(moment))
+                train(recipe, tmp_path / "run", device="cpu", tell=stop_after(moment))
             assert checkpoint(tmp_path / "run")["step"] == moment
         facts = train(recipe, tmp_path / "run", device="cpu")
         whole = train(recipe, tmp_path / "whole", device="cpu")
@@ -221,7 +212,7 @@ class TestStopped:
 
     def test_at_the_last_step_it_just_ends(self, material, tmp_path):
         recipe = make_recipe(table(material.model, material.train))
-        assert train(recipe, tmp_path / "run", device="cpu", tell=after(17))["steps"] == 17
+        assert train(recipe, tmp_path / "run", device="cpu", tell=stop_after(17))["steps"] == 17
 
 
 def _at_evaluation(news):
@@ -239,7 +230,7 @@ class TestFullDisk:
     def run(self, recipe, tmp_path):
         """A run that stands at step 10."""
         with pytest.raises(Interrupted):
-            train(read_recipe(recipe), tmp_path / "run", device="cpu", tell=after(10))
+            train(read_recipe(recipe), tmp_path / "run", device="cpu", tell=stop_after(10))
         return tmp_path / "run"
 
     def goes_on(self, recipe, run, cli):
@@ -282,7 +273,7 @@ class TestFullDisk:
         ):
             log.status(Status(20, 20, 1.0, 1.0, 1e-3, 100.0, 2.0))
         assert raised.value.filename == str(tmp_path / "log.jsonl")
-        Log(tmp_path, 20)  # the line that was cut short is dropped when the run goes on
+        Log(tmp_path, 20)  # the line that was cut short is dropped when the run resumes
         assert [line["step"] for line in log_lines(tmp_path)] == [10]
 
 
@@ -297,7 +288,7 @@ class TestRefused:
         made = table(tmp_path / "model", tmp_path / "train.json", tuning={"kind": "adapters", "size": 4})
         recipe = make_recipe_file(tmp_path / "r.toml", made)
         with pytest.raises(Interrupted):
-            train(read_recipe(recipe), tmp_path / "run", device="cpu", tell=after(10))
+            train(read_recipe(recipe), tmp_path / "run", device="cpu", tell=stop_after(10))
         return SimpleNamespace(
             recipe=recipe, run=tmp_path / "run", command=("train", recipe, "--out", tmp_path / "run")
         )
@@ -336,7 +327,7 @@ class TestRefused:
         assert cli(*place.command).returncode == 0
 
     def test_a_folder_in_use(self, place, cli):
-        with only_one(place.run):
+        with RunFolder(place.run).held():
             self.refused(place, cli, "another process is training there")
         assert cli(*place.command).returncode == 0
 

@@ -1,4 +1,4 @@
-"""Kill and go on: 20 SIGKILLs at random moments, and the weights of a run that nobody disturbed."""
+"""Kill and resume: 20 SIGKILLs at random moments give the weights of a run that was not interrupted."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def recipe(minilm, material, tmp_path_factory):
         model,
         material.train,
         material.train,
-        optimisation={"epochs": 5.2, "windows": 4},
+        optimisation={"epochs": 5.2, "batch_size": 4},
         evaluation={"at": EVALUATIONS, "snapshots": SNAPSHOTS},
     )
     path = folder / "recipe.toml"
@@ -97,6 +97,7 @@ def recipe(minilm, material, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_twenty_kills(recipe, tmp_path):
     print(f"seed {SEED}")
     undisturbed = start("train", recipe, "--out", tmp_path / "whole")

@@ -10,14 +10,13 @@ import torch
 
 from quoth.data import read
 from quoth.heads import build_head
+from quoth.heads.layer_weights import LayerWeights
 from quoth.model.loading import load
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
-from quoth.train.weights import LayerWeights
 from quoth.windows.questions import make_windows
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 from train.heads_material import as_it_is
-from train.material import make_model, table
+from train.material import make_model, table, train
 
 HEADS = {
     "lp": "pool(learned) > linear",
@@ -37,7 +36,7 @@ CLASSES = {
     "one layer": {"kind": "chain", "line": "layer(1) > pool(learned) > linear", "labels": 2, "pooled": True},
     "plain": {"kind": "class", "labels": 2},
 }
-SETTINGS = {"rate": 3e-2, "windows": 6, "at": [0]}  # far from where the weights begin
+SETTINGS = {"learning_rate": 3e-2, "batch_size": 6, "at": [0]}  # far from where the weights begin
 LAYERS = 3
 
 
@@ -46,11 +45,11 @@ def deep(lively, minilm, tmp_path_factory):
     """An encoder of three layers, so that some can be left out."""
     folder = tmp_path_factory.mktemp("deep") / "small"
     model = make_model(folder, minilm, initializer_range=0.3, num_hidden_layers=LAYERS)
-    return SimpleNamespace(model=model, train=lively.train, dev=lively.dev, tokens=Tokens.load(minilm))
+    return SimpleNamespace(model=model, train=lively.train, dev=lively.dev, tokens=Tokenizer.load(minilm))
 
 
 def windows_of(place):
-    return make_windows(read(str(place.dev)).questions, place.tokens, max_length=64, step=24, question_limit=24)
+    return make_windows(read(str(place.dev)).questions, place.tokens, max_length=64, step=24, max_query_length=24)
 
 
 def softmax(rows):
@@ -114,7 +113,7 @@ class TestSpans:
         model = load(folder / "lp/model")
         assert heads["lp"]["layer_weights"] == {"pool": model.head.steps[0].weight.softmax(0).tolist()}
         assert len(heads["lp"]["layer_weights"]["pool"]) == LAYERS + 1
-        assert max(heads["lp"]["layer_weights"]["pool"]) > 0.26  # it has learnt
+        assert max(heads["lp"]["layer_weights"]["pool"]) > 0.26  # it was trained
         both = load(folder / "two pools/model").head.steps[0].branches
         assert heads["two pools"]["layer_weights"] == {
             "pool": both[0][0].weight.softmax(0).tolist(),
@@ -201,7 +200,7 @@ class TestJoint:
 
     def test_and_as_the_encoders_own_beside_others(self, deep, tmp_path):
         made = table(deep.model, deep.train, deep.dev, head="attend(dot)")
-        made["frozen"] = {"heads": {"span": {"kind": "span"}}, "windows": 6}
+        made["frozen"] = {"heads": {"span": {"kind": "span"}}, "batch_size": 6}
         facts = train(make_recipe(made), tmp_path / "run", device="cpu")
         for name, values in facts["frozen"]["1"]["heads"]["encoder"]["layer_weights"].items():
             np.testing.assert_allclose(values, facts["layer_weights"][name], atol=1e-6)

@@ -13,24 +13,36 @@ from quoth.data import read
 from quoth.errors import QuothError
 from quoth.model.loading import load
 from quoth.model.saving import save
-from quoth.tasks.span_data import Feed
-from quoth.train.build import build_model, prepare
-from quoth.train.loop import Loop, _has_idle, make_batches, seed_of, task_loss
+from quoth.tasks.examples import Feed
+from quoth.tasks.seeds import seed_of
+from quoth.train.build import build_model
+from quoth.train.fine_tuning import _has_idle
+from quoth.train.loop import make_batches
 from quoth.train.recipe import make_recipe
-from quoth.train.run import make_accelerator, train
+from quoth.train.run import make_accelerator
 from quoth.train.settings import Optimisation
 from quoth.windows.batches import Batches
-from train.material import assert_same_weights, log_lines, make_model, table, weights
+from train.material import (
+    assert_same_weights,
+    fine_tuning,
+    log_lines,
+    make_model,
+    prepare,
+    table,
+    train,
+    weights,
+)
 
 # A shift of all logits of a window changes no softmax, nor does one of all keys change attention. So the gradients of
-# these are 0 but for rounding, and AdamW, which divides by their size, makes of the rounding steps of the full rate.
+# these are 0 but for rounding, and AdamW, which divides by their size, makes of the rounding steps of the full learning
+# rate.
 IDLE = ("head.linear.bias", "layers.1.ffn_norm.bias", "attention.key.bias")
 
 
 @pytest.fixture(scope="module")
 def quiet(material):
     """A recipe without dropout."""
-    return table(material.model, material.train, optimisation={"dropout": 0.0, "rate": 1e-4})
+    return table(material.model, material.train, optimisation={"dropout": 0.0, "learning_rate": 1e-4})
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +53,7 @@ def prepared(quiet):
 
 def make_loop(recipe, prepared, **optimisation):
     recipe = make_recipe({**recipe, "optimisation": {**recipe["optimisation"], **optimisation}})
-    feed = Feed(prepared.examples, torch.device("cpu"))
-    return Loop(build_model(recipe), feed, recipe.optimisation, recipe.seed, make_accelerator("cpu"))
+    return fine_tuning(build_model(recipe), prepared, recipe.optimisation, recipe.seed, make_accelerator("cpu"))
 
 
 def advance(loop, steps=None):
@@ -50,7 +61,7 @@ def advance(loop, steps=None):
     found = []
     for _ in range(steps or loop.steps):
         loop.advance()
-        found.append(loop.take_loss())
+        found.append(loop.take_losses()["loss"])
     return found
 
 
@@ -58,8 +69,8 @@ class TestStep:
     def test_some_gradients_are_nothing_but_rounding(self, quiet, prepared):
         """The claim above `IDLE`, in double precision, where rounding is 1e-16."""
         loop = make_loop(quiet, prepared)
-        model = loop.model.double().train()
-        packed, answers = loop.feed.batch(np.arange(6))
+        model = loop.objective.model.double().train()
+        packed, answers = loop.objective.feed.batch(np.arange(6))
         start, end = (logits.split(list(packed.lengths)) for logits in model(packed))
         for w, (first, last) in enumerate(answers):
             loss = F.cross_entropy(start[w][None], first[None]) + F.cross_entropy(end[w][None], last[None])
@@ -72,51 +83,56 @@ class TestStep:
 
     @pytest.mark.parametrize("parts", [2, 3, 5])
     def test_accumulation_gives_the_same(self, quiet, prepared, parts):
-        whole, split = make_loop(quiet, prepared), make_loop(quiet, prepared, accumulate=parts)
+        whole, split = make_loop(quiet, prepared), make_loop(quiet, prepared, gradient_accumulation_steps=parts)
         np.testing.assert_allclose(advance(split), advance(whole), rtol=1e-6)
-        theirs = dict(whole.model.named_parameters())
-        for name, value in split.model.named_parameters():
+        theirs = dict(whole.objective.model.named_parameters())
+        for name, value in split.objective.model.named_parameters():
             if not name.endswith(IDLE):
                 torch.testing.assert_close(value, theirs[name], atol=1e-6, rtol=0, msg=name)
 
     def test_parts_need_windows(self, quiet, prepared):
         with pytest.raises(QuothError, match="a step has 5 windows, too few for 1 process"):
-            make_loop(quiet, prepared, accumulate=6)
+            make_loop(quiet, prepared, gradient_accumulation_steps=6)
 
     def test_the_loss_is_that_of_the_windows_of_the_step(self, quiet, prepared):
-        """The first step by hand: order, mean over windows, clipping, rate, decay."""
-        loop = make_loop(quiet, prepared, clip=0.01, decay=0.1)
-        before = {name: value.detach().clone() for name, value in loop.model.named_parameters()}
-        indices = Batches(prepared.examples.windows.lengths, seed=0, windows=6).batch(0, 0)
+        """The first step by hand: order, mean over windows, clipping, learning rate, weight decay."""
+        loop = make_loop(quiet, prepared, max_grad_norm=0.01, weight_decay=0.1)
+        model = loop.objective.model
+        before = {name: value.detach().clone() for name, value in model.named_parameters()}
+        indices = Batches(prepared.examples.windows.lengths, seed=0, batch_size=6).batch(0, 0)
         total = torch.zeros(())
         for w in indices:
-            packed, answers = loop.feed.batch(np.array([w]))
-            for logits, place in zip(loop.model.train()(packed), answers[0], strict=True):
+            packed, answers = loop.objective.feed.batch(np.array([w]))
+            for logits, place in zip(model.train()(packed), answers[0], strict=True):
                 total = total + F.cross_entropy(logits[None], place[None]) / 2 / len(indices)
         total.backward()
-        grads = {name: value.grad.clone() for name, value in loop.model.named_parameters() if value.grad is not None}
+        grads = {
+            name: value.grad.clone()
+            for name, value in loop.objective.model.named_parameters()
+            if value.grad is not None
+        }
         norm = torch.stack([grad.norm() for grad in grads.values()]).norm()
-        loop.model.zero_grad()
+        model.zero_grad()
         (loss,) = advance(loop, 1)
         assert loss == pytest.approx(total.item(), rel=1e-6)
         assert norm > 0.01  # so that clipping does something
-        for name, value in loop.model.named_parameters():
+        for name, value in loop.objective.model.named_parameters():
             if name not in grads:
                 assert torch.equal(value, before[name])  # the pooler
                 continue
             grad = grads[name] * 0.01 / norm
-            decayed = before[name] * (1 - loop.rate * (0.1 if value.ndim > 1 else 0.0))
-            expected = decayed - loop.rate * grad / (grad.abs() + 1e-8)
+            decayed = before[name] * (1 - loop.learning_rate * (0.1 if value.ndim > 1 else 0.0))
+            expected = decayed - loop.learning_rate * grad / (grad.abs() + 1e-8)
             sure = grad.abs() > 1e-6  # where rounding does not decide the sign
             torch.testing.assert_close(value[sure], expected[sure], atol=1e-8, rtol=1e-5, msg=name)
 
     def test_no_clipping(self, quiet, prepared):
-        one, other = (make_loop(quiet, prepared, clip=clip, epsilon=1.0) for clip in (0.0, 1e9))
+        one, other = (make_loop(quiet, prepared, max_grad_norm=clip, adam_epsilon=1.0) for clip in (0.0, 1e9))
         assert advance(one, 3) == pytest.approx(advance(other, 3))
-        third = make_loop(quiet, prepared, clip=1e-9, epsilon=1.0)
-        first = third.model.head.linear.weight.detach().clone()
+        third = make_loop(quiet, prepared, max_grad_norm=1e-9, adam_epsilon=1.0)
+        first = third.objective.model.head.linear.weight.detach().clone()
         advance(third, 3)
-        assert (third.model.head.linear.weight - first * (1 - 0.01 * 1e-4) ** 3).abs().max() < 1e-6
+        assert (third.objective.model.head.linear.weight - first * (1 - 0.01 * 1e-4) ** 3).abs().max() < 1e-6
 
     def test_dropout_is_a_function_of_seed_and_step(self, quiet, prepared):
         noisy = make_loop(quiet, prepared, dropout=0.3)
@@ -128,8 +144,10 @@ class TestStep:
 
     def test_every_part_of_every_step_has_a_seed_of_its_own(self, quiet, prepared, monkeypatch):
         asked = []
-        monkeypatch.setattr("quoth.train.loop.seed_of", lambda *numbers: asked.append(numbers) or seed_of(*numbers))
-        advance(make_loop(quiet, prepared, accumulate=2), 3)
+        monkeypatch.setattr(
+            "quoth.train.fine_tuning.seed_of", lambda *numbers: asked.append(numbers) or seed_of(*numbers)
+        )
+        advance(make_loop(quiet, prepared, gradient_accumulation_steps=2), 3)
         assert asked == [(0, step, part, 0) for step in range(3) for part in range(2)]
         grid = np.ndindex(3, 9, 2, 3)
         assert len({seed_of(*map(int, numbers)) for numbers in grid}) == 3 * 9 * 2 * 3
@@ -140,8 +158,8 @@ class TestStep:
 
     def test_bf16_on_the_cpu(self, quiet, prepared):
         half = make_loop(quiet, prepared, precision="bf16")
-        assert half.half
-        assert all(value.dtype == torch.float32 for value in half.model.parameters())
+        assert half.objective.device.half
+        assert all(value.dtype == torch.float32 for value in half.objective.model.parameters())
         mine, theirs = advance(half, 5), advance(make_loop(quiet, prepared, precision="fp32"), 5)
         assert mine != theirs
         assert mine == pytest.approx(theirs, rel=0.01)
@@ -159,13 +177,14 @@ class TestStep:
         ],
     )
     def test_several_processes_are_told_of_what_gets_no_gradient(self, material, minilm, tmp_path, head, task, pooler):
-        """torch wants to know beforehand whether all that learns gets a gradient; a head may read lower layers only."""
+        """torch asks beforehand whether all that is trained gets a gradient; a head may read lower layers only."""
         place = make_model(tmp_path / "small", minilm, pooler=pooler, num_hidden_layers=2)
         made = table(place, material.train, head=head, data={"task": task})
         recipe = make_recipe(made)
         model = build_model(recipe)
-        packed, answers = Feed(prepare(recipe, model).examples, torch.device("cpu")).batch(np.arange(4))
-        task_loss(model.train()(packed), packed, answers).backward()
+        prepared = prepare(recipe, model)
+        packed, labels = Feed(prepared.examples, torch.device("cpu")).batch(np.arange(4))
+        prepared.loss(model.train()(packed), packed, labels).backward()
         idle = [name for name, value in model.named_parameters() if value.requires_grad and value.grad is None]
         assert _has_idle(model) == bool(idle)
 
@@ -174,7 +193,7 @@ class TestStep:
 
 
 class TestSize:
-    @pytest.mark.parametrize("budget", [{"windows": 7}, {"tokens": 333}, {}])
+    @pytest.mark.parametrize("budget", [{"batch_size": 7}, {"batch_tokens": 333}, {}])
     def test_each_window_once_an_epoch_and_none_too_many(self, prepared, budget):
         lengths = prepared.examples.windows.lengths
         batches = make_batches(lengths, Optimisation(**budget), 3, 1)
@@ -182,18 +201,18 @@ class TestSize:
             steps = [batches.batch(epoch, index) for index in range(batches.count())]
             assert sorted(np.concatenate(steps)) == list(range(len(lengths)))
             for indices in steps:
-                assert len(indices) <= budget.get("windows", len(lengths))
-                assert lengths[indices].sum() <= budget.get("tokens", 8192 if not budget else lengths.sum())
-        count = -(-len(lengths) // 7) if "windows" in budget else batches.count()
-        assert batches.count() == count >= lengths.sum() / budget.get("tokens", 8192)
+                assert len(indices) <= budget.get("batch_size", len(lengths))
+                assert lengths[indices].sum() <= budget.get("batch_tokens", 8192 if not budget else lengths.sum())
+        count = -(-len(lengths) // 7) if "batch_size" in budget else batches.count()
+        assert batches.count() == count >= lengths.sum() / budget.get("batch_tokens", 8192)
 
     def test_the_order_goes_on_over_epochs(self, quiet, prepared):
         loop = make_loop(quiet, prepared, epochs=2.0)
         seen = []
-        batch = loop.feed.batch
-        loop.feed.batch = lambda indices: (seen.append(indices), batch(indices))[1]
+        batch = loop.objective.feed.batch
+        loop.objective.feed.batch = lambda indices, step: (seen.append(indices), batch(indices, step))[1]
         advance(loop)
-        order = Batches(prepared.examples.windows.lengths, seed=0, windows=6)
+        order = Batches(prepared.examples.windows.lengths, seed=0, batch_size=6)
         expected = [order.batch(epoch, index) for epoch in (0, 1) for index in range(17)]
         assert [list(indices) for indices in seen] == [list(indices) for indices in expected]
         assert list(seen[0]) != list(seen[17])
@@ -202,7 +221,7 @@ class TestSize:
     @pytest.mark.parametrize(("epochs", "steps"), [(0.01, 1), (0.1, 2), (0.5, 8), (1.0, 17), (1.3, 22), (2.0, 34)])
     def test_fractional_epochs(self, quiet, prepared, epochs, steps):
         loop = make_loop(quiet, prepared, epochs=epochs)
-        assert (loop.steps_an_epoch, loop.steps) == (17, steps)
+        assert (loop.steps_per_epoch, loop.steps) == (17, steps)
 
 
 class TestMoments:
@@ -251,7 +270,7 @@ class TestMoments:
         loop = make_loop(recipe, prepare(made, model))
         advance(loop, 5)
         kept = load(folder / "snapshots/epoch-0.3")
-        for name, value in loop.model.named_parameters():
+        for name, value in loop.objective.model.named_parameters():
             assert torch.equal(value, kept.get_parameter(name)), name
 
     def test_snapshots_answer(self, run, material):
@@ -282,7 +301,7 @@ class TestModels:
         ],
     )
     def test_other_tunings_and_heads(self, material, tmp_path, tuning, head, file):
-        """Exactly what learns has changed, snapshots and model are deltas on the base, and they load."""
+        """Exactly what is trained has changed, snapshots and model are deltas on the base, and they load."""
         recipe = make_recipe(
             table(
                 material.model,
@@ -324,9 +343,9 @@ class TestModels:
         with pytest.raises(QuothError, match=r"bare: has no tokenizer; tokenizer.json should lie beside"):
             train(make_recipe({**quiet, "model": str(tmp_path / "bare")}), tmp_path / "run", device="cpu")
 
-    def test_a_prepared_dataset_serves_many_runs(self, quiet, prepared, tmp_path):
+    def test_a_prepared_task_serves_many_runs(self, quiet, prepared, tmp_path):
         recipe = make_recipe({**quiet, "optimisation": {**quiet["optimisation"], "epochs": 0.3}})
-        train(recipe, tmp_path / "one", device="cpu", prepared=prepared)
+        train(recipe, tmp_path / "one", device="cpu", task=prepared)
         train(recipe, tmp_path / "two", device="cpu")
         assert_same_weights(tmp_path / "one/model", tmp_path / "two/model")
         assert json.loads((tmp_path / "one/metrics.json").read_text())["steps"] == 5

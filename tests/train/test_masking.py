@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
 from quoth import QuothError
+from quoth.tasks.examples import Examples
 from quoth.tasks.masking import MaskedFeed, Vocabulary, _hash, choose_words, vocabulary
-from quoth.tasks.span_data import Examples
 from quoth.windows.columns import Windows
 from quoth.windows.masked import NOTHING
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 500
 WORDS = Vocabulary(MASK, VOCAB, (0, CLS, SEP, MASK))
@@ -217,7 +217,7 @@ class TestFunctionOfSeedAndStep:
 
 
 def test_vocabulary(minilm):
-    tokens = Tokens.load(minilm)
+    tokens = Tokenizer.load(minilm)
     assert vocabulary(tokens, 30522) == Vocabulary(103, 30522, (0, 100, 101, 102, 103))
     assert vocabulary(tokens, 200).size == 200
     with pytest.raises(QuothError, match=r"no \[MASK\] or <mask>"):

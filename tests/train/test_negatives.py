@@ -8,14 +8,13 @@ import pytest
 from quoth.augment.negatives import make_negatives
 from quoth.data import read
 from quoth.errors import QuothError
-from quoth.tasks.span_data import part_of, span_examples
-from quoth.train.build import build_model, prepare
-from quoth.train.harness import Interrupted
+from quoth.tasks import SpanTask
+from quoth.tasks.seeds import sample
+from quoth.train.build import build_model
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
-from quoth.windows.tokenizer import Tokens
-from train.material import assert_same_weights, losses, table
-from train.test_interruption import after, checkpoint
+from quoth.train.training import Interrupted
+from quoth.windows.tokenizer import Tokenizer
+from train.material import assert_same_weights, checkpoint, losses, prepare, stop_after, table, train
 
 PARTS = {"moved": 0.2, "lookalike": 0.2, "negation": 0.1}
 
@@ -29,7 +28,7 @@ def recipe(material, **data):
 def test_a_run_goes_on_exactly_and_tells_how_many(material, tmp_path):
     made = make_recipe(recipe(material))
     with pytest.raises(Interrupted):
-        train(made, tmp_path / "run", device="cpu", tell=after(10))
+        train(made, tmp_path / "run", device="cpu", tell=stop_after(10))
     assert checkpoint(tmp_path / "run")["step"] == 10
     facts = train(made, tmp_path / "run", device="cpu")
     whole = train(made, tmp_path / "whole", device="cpu")
@@ -42,19 +41,24 @@ def test_a_run_goes_on_exactly_and_tells_how_many(material, tmp_path):
     assert facts["inference_windows"] == plain["inference_windows"]  # what is evaluated stays as it is
 
 
+def span_task(data, tokens, seed):
+    return SpanTask.prepare(data, tokens, None, seed, 30)
+
+
 def test_examples_are_those_of_the_questions_and_then_the_new_ones(material):
-    data, tokens = make_recipe(recipe(material, fraction=0.5)).data, Tokens.load(material.model)
-    found = span_examples(data, tokens, seed=4)
-    plain = span_examples(replace(data, negatives=make_recipe(table("m", "t")).data.negatives), tokens, seed=4)
-    questions = part_of(read(material.train).trainable, 0.5, 4)
+    data, tokens = make_recipe(recipe(material, fraction=0.5)).data, Tokenizer.load(material.model)
+    task = span_task(data, tokens, seed=4)
+    without = span_task(replace(data, negatives=make_recipe(table("m", "t")).data.negatives), tokens, seed=4)
+    found, plain = task.examples, without.examples
+    questions = sample(read(material.train).trainable, 0.5, 4)
     made = make_negatives(questions, PARTS, 4)
-    assert found.negatives == {"moved": 6, "lookalike": 6, "negation": 3}
-    assert plain.negatives == {}
+    assert task.negatives == {"moved": 6, "lookalike": 6, "negation": 3}
+    assert without.negatives == {}
     assert np.array_equal(found.windows.ids[: len(plain.windows.ids)], plain.windows.ids)
-    assert np.array_equal(found.answers[: len(plain)], plain.answers)
-    assert (found.answers[len(plain) :] == 0).all()  # "no answer"
+    assert np.array_equal(found.labels[: len(plain)], plain.labels)
+    assert (found.labels[len(plain) :] == 0).all()  # "no answer"
     assert found.windows.question[-1] == len(questions) + len(made) - 1
-    other = span_examples(data, tokens, seed=5)
+    other = span_task(data, tokens, seed=5).examples
     assert not np.array_equal(found.windows.ids, other.windows.ids)
 
 
@@ -62,8 +66,8 @@ def test_whether_there_is_an_answer(material):
     made = recipe(material, task="answerable") | {"head": {"kind": "class", "labels": 2}}
     found = make_recipe(made)
     prepared = prepare(found, build_model(found))
-    assert prepared.examples.negatives == {"moved": 12, "lookalike": 12, "negation": 6}
-    assert len(prepared.evaluation.data.labels) == 20
+    assert prepared.negatives == {"moved": 12, "lookalike": 12, "negation": 6}
+    assert len(set(prepared.evaluation.windows.question)) == 20
 
 
 @pytest.mark.parametrize(
@@ -71,7 +75,7 @@ def test_whether_there_is_an_answer(material):
     [
         (
             {"negatives": {"moved": -0.1}},
-            "data.negatives.moved is -0.1; it must be a part of the questions, from 0 to 1",
+            "data.negatives.moved is -0.1; it must be a fraction of the questions, from 0 to 1",
         ),
         ({"negatives": {"entity": 2}}, "data.negatives.entity is 2.0"),
         ({"negatives": {"moves": 0.1}}, "unknown key data.negatives.moves; did you mean data.negatives.moved"),

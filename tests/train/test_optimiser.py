@@ -11,33 +11,39 @@ from hypothesis import strategies as st
 from torch import nn
 
 from quoth.train.build import build_model
-from quoth.train.optimiser import make_optimiser, rate_at
+from quoth.train.optimiser import learning_rate_at, make_optimiser
 from quoth.train.recipe import make_recipe
 from quoth.train.settings import Optimisation
 from train.material import table
 
-PLAIN = Optimisation(rate=1.0, warmup=0.0)
+PLAIN = Optimisation(learning_rate=1.0, warmup_ratio=0.0)
 
 
-def rates(steps, **settings):
-    return [rate_at(step, steps, Optimisation(rate=1.0, **settings)) for step in range(steps)]
+def learning_rates(steps, **settings):
+    return [learning_rate_at(step, steps, Optimisation(learning_rate=1.0, **settings)) for step in range(steps)]
 
 
-class TestRate:
+class TestLearningRate:
     def test_tables(self):
-        assert rates(10, warmup=0.2) == pytest.approx([0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-        assert rates(4, warmup=0.0) == pytest.approx([1, 0.75, 0.5, 0.25])
-        assert rates(5, warmup=0.5, schedule="constant") == pytest.approx([1 / 3, 2 / 3, 1, 1, 1])
+        assert learning_rates(10, warmup_ratio=0.2) == pytest.approx(
+            [0.5, 1, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+        )
+        assert learning_rates(4, warmup_ratio=0.0) == pytest.approx([1, 0.75, 0.5, 0.25])
+        assert learning_rates(5, warmup_ratio=0.5, schedule="constant") == pytest.approx([1 / 3, 2 / 3, 1, 1, 1])
         # half a cosine over 4 steps: (1 + cos 0°, 45°, 90°, 135°) / 2
         half = [1.0, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2]
-        assert rates(4, warmup=0.0, schedule="cosine") == pytest.approx(half)
-        assert rates(8, warmup=0.0, schedule="cosine", restarts=1) == pytest.approx(half + half)
-        assert rates(15, warmup=0.2, schedule="cosine", restarts=2) == pytest.approx([1 / 3, 2 / 3, 1, *half * 3])
-        assert rates(1, warmup=0.0) == [1.0]
-        assert rates(1, warmup=0.9) == [1.0]
+        assert learning_rates(4, warmup_ratio=0.0, schedule="cosine") == pytest.approx(half)
+        assert learning_rates(8, warmup_ratio=0.0, schedule="cosine", restarts=1) == pytest.approx(half + half)
+        assert learning_rates(15, warmup_ratio=0.2, schedule="cosine", restarts=2) == pytest.approx(
+            [1 / 3, 2 / 3, 1, *half * 3]
+        )
+        assert learning_rates(1, warmup_ratio=0.0) == [1.0]
+        assert learning_rates(1, warmup_ratio=0.9) == [1.0]
 
     def test_the_peak_scales(self):
-        assert rate_at(3, 10, Optimisation(rate=2e-4)) == pytest.approx(2e-4 * 7 / 9)  # 1 step of warm-up, 2 of 9 done
+        assert learning_rate_at(3, 10, Optimisation(learning_rate=2e-4)) == pytest.approx(
+            2e-4 * 7 / 9
+        )  # 1 step of warm-up, 2 of 9 done
 
     @settings(deadline=None)
     @given(st.integers(1, 300), st.floats(0, 0.99), st.sampled_from(["linear", "constant", "cosine"]), st.data())
@@ -55,15 +61,15 @@ class TestRate:
                 optimiser, warm, steps, num_cycles=restarts + 1
             )
         (at,) = theirs.lr_lambdas
-        settings = replace(PLAIN, warmup=warmup, schedule=schedule, restarts=restarts)
+        settings = replace(PLAIN, warmup_ratio=warmup, schedule=schedule, restarts=restarts)
         for step in range(steps):
             expected = at(step + 1) if step < warm - 1 else 1.0 if step == warm - 1 else at(step)
-            assert rate_at(step, steps, settings) == pytest.approx(expected, abs=1e-9), step
+            assert learning_rate_at(step, steps, settings) == pytest.approx(expected, abs=1e-9), step
 
     @settings(deadline=None)
     @given(st.integers(1, 200), st.floats(0, 0.99), st.sampled_from(["linear", "constant", "cosine"]))
-    def test_every_step_learns_and_none_exceeds_the_peak(self, steps, warmup, schedule):
-        assert all(0 < value <= 1 for value in rates(steps, warmup=warmup, schedule=schedule))
+    def test_every_learning_rate_is_above_0_and_none_exceeds_the_peak(self, steps, warmup, schedule):
+        assert all(0 < value <= 1 for value in learning_rates(steps, warmup_ratio=warmup, schedule=schedule))
 
 
 class TestGroups:
@@ -72,31 +78,31 @@ class TestGroups:
         return build_model(make_recipe(table(material.model, material.train)))
 
     def test_norms_and_biases_do_not_decay(self, model):
-        optimiser = make_optimiser(model.named_parameters(), Optimisation(decay=0.3))
+        optimiser = make_optimiser(model.parameters(), Optimisation(weight_decay=0.3))
         decay = {id(value): group["weight_decay"] for group in optimiser.param_groups for value in group["params"]}
         assert len(decay) == len(list(model.parameters()))
         for name, value in model.named_parameters():
             spared = name.endswith("bias") or "norm" in name  # as written in transformers' run_qa and in Devlin's code
             assert decay[id(value)] == (0.0 if spared else 0.3), name
 
-    def test_only_what_learns_is_handed_over(self, model):
+    def test_only_trainable_parameters_are_handed_over(self, model):
         for name, value in model.named_parameters():
             value.requires_grad_(name.startswith("head."))
-        optimiser = make_optimiser(model.named_parameters(), Optimisation())
+        optimiser = make_optimiser(model.parameters(), Optimisation())
         assert [len(group["params"]) for group in optimiser.param_groups] == [1, 1]
         for name, value in model.named_parameters():
             value.requires_grad_(name.endswith("norm.weight"))  # vectors alone: one group
-        (group,) = make_optimiser(model.named_parameters(), Optimisation()).param_groups
+        (group,) = make_optimiser(model.parameters(), Optimisation()).param_groups
         assert group["weight_decay"] == 0.0
 
     def test_a_step_is_adamw_by_hand(self):
         """Loshchilov and Hutter 2019, algorithm 2, in a loop."""
-        settings = Optimisation(rate=0.1, beta1=0.7, beta2=0.9, epsilon=1e-3, decay=0.5)
+        settings = Optimisation(learning_rate=0.1, adam_beta1=0.7, adam_beta2=0.9, adam_epsilon=1e-3, weight_decay=0.5)
         torch.manual_seed(0)
         matrix, vector = nn.Parameter(torch.randn(3, 2)), nn.Parameter(torch.randn(3))
         expected = [matrix.detach().double().clone(), vector.detach().double().clone()]
         moments = [(torch.zeros_like(value), torch.zeros_like(value)) for value in expected]
-        optimiser = make_optimiser([("m.weight", matrix), ("m.bias", vector)], settings)
+        optimiser = make_optimiser([matrix, vector], settings)
         for step in range(1, 6):
             for k, value in enumerate((matrix, vector)):
                 value.grad = torch.randn_like(value)

@@ -1,10 +1,11 @@
-"""Pre-training by recipe, its evaluation, and heads that are fitted first."""
+"""Pre-training by recipe, its evaluation, and head warm-up."""
 
 import json
 import os
 import random
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,19 +17,19 @@ from quoth.heads.mlm import MlmHead
 from quoth.model.checkpoint import open_checkpoint
 from quoth.model.loading import load
 from quoth.model.saving import save
+from quoth.tasks import Pretraining
 from quoth.tasks.masking import MaskedFeed
-from quoth.tasks.pretrain import PretrainEvaluation, text_data
-from quoth.train.build import build_model, prepare
-from quoth.train.fit import SETTINGS, Fit, _flat, add_heads, fit_heads
-from quoth.train.harness import Interrupted
+from quoth.tasks.pretraining import add_heads
+from quoth.train.build import build_model
 from quoth.train.log import Status
-from quoth.train.loop import Loop, batch_at, task_loss
 from quoth.train.recipe import make_recipe
-from quoth.train.run import make_accelerator, train
+from quoth.train.run import make_accelerator
+from quoth.train.training import Interrupted
+from quoth.train.warm_up import SETTINGS, WarmUp, _flat, warm_up
 from quoth.windows.masked import NOTHING
 from quoth.windows.nsp import make_neighbours
-from quoth.windows.tokenizer import Tokens
-from train.material import FACTS, assert_same_weights, make_model, table, weights
+from quoth.windows.tokenizer import Tokenizer
+from train.material import CPU, FACTS, assert_same_weights, fine_tuning, make_model, prepare, table, train, weights
 
 PRETRAIN = {"task": "pretrain", "held_out": 0.2, "max_length": 48}
 
@@ -58,7 +59,9 @@ def pretrain(model, text, **sections):
 
 @pytest.fixture(scope="module")
 def quiet(bare, text):
-    return pretrain(bare, text, optimisation={"dropout": 0.0, "rate": 1e-3, "windows": 12, "epsilon": 1e-6})
+    return pretrain(
+        bare, text, optimisation={"dropout": 0.0, "learning_rate": 1e-3, "batch_size": 12, "adam_epsilon": 1e-6}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +72,14 @@ def prepared(quiet):
 
 def make_loop(made, prepared, **optimisation):
     recipe = make_recipe({**made, "optimisation": {**made["optimisation"], **optimisation}})
-    feed = prepared.feed(torch.device("cpu"), recipe.seed)
-    return Loop(build_model(recipe), feed, recipe.optimisation, recipe.seed, make_accelerator("cpu"))
+    return fine_tuning(build_model(recipe), prepared, recipe.optimisation, recipe.seed, make_accelerator("cpu"))
 
 
 def advance(loop, steps):
     found = []
     for _ in range(steps):
         loop.advance()
-        found.append(loop.take_loss())
+        found.append(loop.take_losses()["loss"])
     return found
 
 
@@ -86,45 +88,47 @@ class TestStep:
         """By hand from the logits of the model, window by window; masked tokens a window are the mean of all data."""
         loop = make_loop(quiet, prepared)
         indices = loop.batches.batch(0, 0)
-        words, following = 0.0, 0.0
+        words, nsp = 0.0, 0.0
         for index in indices:
-            packed, label = loop.feed.batch(np.array([index]), 0)
-            logits, said = loop.model.train()(packed)
+            packed, label = loop.objective.feed.batch(np.array([index]), 0)
+            logits, said = loop.objective.model.train()(packed)
             for row, target in zip(logits, packed.targets):
                 words += F.cross_entropy(row[None], target[None]).item() if target != NOTHING else 0.0
-            following += F.cross_entropy(said, label).item()
-        planned = [max(1, round(0.15 * (length - 3))) for length in loop.feed.lengths]  # every word can be masked
-        expected = words / np.mean(planned) / len(indices) + following / len(indices)
+            nsp += F.cross_entropy(said, label).item()
+        planned = [
+            max(1, round(0.15 * (length - 3))) for length in loop.objective.feed.lengths
+        ]  # every word can be masked
+        expected = words / np.mean(planned) / len(indices) + nsp / len(indices)
         assert advance(loop, 1) == [pytest.approx(expected, rel=1e-5)]
 
     def test_that_is_nearly_the_mean_over_the_masked_tokens_of_the_step(self, quiet, prepared):
         loop = make_loop(quiet, prepared)
         for step in range(loop.steps):
-            packed, _ = loop.feed.batch(loop.batches.batch(0, step), step)
+            packed, _ = loop.objective.feed.batch(loop.batches.batch(0, step), step)
             exact = len(packed.lengths) / int((packed.targets != NOTHING).sum())
             assert packed.weight == pytest.approx(exact, rel=1 / len(packed.lengths))
 
     @pytest.mark.parametrize("parts", [2, 3])
     def test_accumulation_gives_the_same(self, quiet, prepared, parts):
-        whole, split = make_loop(quiet, prepared), make_loop(quiet, prepared, accumulate=parts)
+        whole, split = make_loop(quiet, prepared), make_loop(quiet, prepared, gradient_accumulation_steps=parts)
         np.testing.assert_allclose(advance(split, 4), advance(whole, 4), rtol=1e-5)
 
     def test_masks_change_from_step_to_step(self, quiet, prepared):
-        feed, indices = prepared.feed(torch.device("cpu"), 0), np.arange(4)
-        assert not torch.equal(batch_at(feed, indices, 0)[0].ids, batch_at(feed, indices, 1)[0].ids)
+        feed, indices = prepared.feed(prepared.examples, torch.device("cpu"), 0), np.arange(4)
+        assert not torch.equal(feed.batch(indices, 0)[0].ids, feed.batch(indices, 1)[0].ids)
 
-    def test_all_that_learns_gets_a_gradient(self, quiet, prepared):
+    def test_all_that_is_trained_gets_a_gradient(self, quiet, prepared):
         loop = make_loop(quiet, prepared)
-        packed, labels = batch_at(loop.feed, np.arange(6), 0)
-        task_loss(loop.model(packed), packed, labels).backward()
-        assert not [name for name, value in loop.model.named_parameters() if value.grad is None]
+        packed, labels = loop.objective.feed.batch(np.arange(6), 0)
+        prepared.loss(loop.objective.model(packed), packed, labels).backward()
+        assert not [name for name, value in loop.objective.model.named_parameters() if value.grad is None]
 
-    def test_words_alone(self, quiet, prepared):
-        made = {**quiet, "head": {"kind": "mlm", "following": False}}
+    def test_mlm_alone(self, quiet, prepared):
+        made = {**quiet, "head": {"kind": "mlm", "nsp": False}}
         loop = make_loop(made, prepared)
-        assert loop.model.pooler is None
-        assert advance(loop, 1)[0] < make_loop(quiet, prepared).model.head.bias.shape[0]
-        scores = prepared.evaluate(loop.model, "cpu", None)[1]
+        assert loop.objective.model.pooler is None
+        assert advance(loop, 1)[0] < make_loop(quiet, prepared).objective.model.head.bias.shape[0]
+        scores = prepared.evaluate(loop.objective.model, CPU).quality
         assert scores["loss"] == scores["mlm_loss"]
         assert "nsp_accuracy" not in scores
 
@@ -133,9 +137,12 @@ class TestRun:
     @pytest.fixture(scope="class")
     @staticmethod
     def ran(quiet, tmp_path_factory):
-        """A run of 14 epochs that nobody disturbed."""
+        """A run of 14 epochs that was not interrupted."""
         folder = tmp_path_factory.mktemp("ran") / "run"
-        made = {**quiet, "optimisation": {**quiet["optimisation"], "epochs": 14.0, "rate": 1e-2, "dropout": 0.1}}
+        made = {
+            **quiet,
+            "optimisation": {**quiet["optimisation"], "epochs": 14.0, "learning_rate": 1e-2, "dropout": 0.1},
+        }
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         told = []
@@ -155,13 +162,13 @@ class TestRun:
     def test_people_are_told(self, ran):
         *_, told = ran
         lines = [line for line in told if isinstance(line, str)]
-        assert all("loss of masked words" in line and "perplexity" in line for line in lines)
+        assert all("MLM loss" in line and "perplexity" in line for line in lines)
 
     def test_the_model_folder_evaluates_alike_and_goes_on_to_other_tasks(self, ran, prepared, material):
         made, folder, facts, _ = ran
         model = load(folder / "model")
         assert isinstance(model.head, MlmHead)
-        scores = prepared.evaluate(model, "cpu", None)[1]
+        scores = prepared.evaluate(model, CPU).quality
         assert scores["mlm_loss"] == pytest.approx(facts["quality"]["mlm_loss"], rel=1e-6)
         reader = build_model(make_recipe(table(folder / "model", material.train)))
         assert reader.head.task == "span"
@@ -180,7 +187,7 @@ class TestRun:
         train(recipe, tmp_path / "run", device="cpu")
         assert_same_weights(tmp_path / "run/model", folder / "model")
 
-    def test_frozen_only_the_heads_learn(self, quiet, bare, tmp_path):
+    def test_frozen_only_the_heads_are_trained(self, quiet, bare, tmp_path):
         tuning = {"kind": "freeze", "layers": 0, "norms": "above"}
         facts = train(make_recipe({**quiet, "tuning": tuning}), tmp_path / "run", device="cpu")
         assert {name.partition(".")[0] for name in weights(tmp_path / "run/model")} == {"head", "pooler"}
@@ -188,31 +195,36 @@ class TestRun:
         assert load(tmp_path / "run/model").head.bias.abs().max() > 0
 
 
+def model_of(vocab):
+    """What the task asks of a model: how many words its table has."""
+    return SimpleNamespace(encoder=SimpleNamespace(shape=SimpleNamespace(vocab=vocab)))
+
+
 class TestData:
-    def test_held_out_paragraphs_are_not_learnt_from(self, minilm, tmp_path):
+    def test_held_out_paragraphs_are_not_trained_on(self, minilm, tmp_path):
         words = [f"{name} " * 12 for name in ("alpha", "beta", "gamma", "delta", "sigma", "omega", "kappa", "lambda")]
         place = tmp_path / "words.txt"
         place.write_text("\n\n".join(words))
-        tokens = Tokens.load(minilm)
+        tokens = Tokenizer.load(minilm)
         recipe = make_recipe(pretrain(minilm, place, data={"held_out": 0.4}))
-        found = text_data(recipe.data, tokens, 30522)
-        train, held = ({int(i) for i in part.windows.ids if i > 999} for part in (found.train, found.held_out))
+        found = Pretraining.prepare(recipe.data, tokens, model_of(30522), 0, 30)
+        train, held = ({int(i) for i in part.windows.ids if i > 999} for part in (found.examples, found.evaluation))
         assert train
         assert held
         assert not train & held
-        assert len(found.held_out) == 3
+        assert len(found.evaluation) == 3
 
-    def test_what_to_be_judged_by_does_not_depend_on_the_seed(self, minilm, text, tmp_path):
-        tokens, other = Tokens.load(minilm), make_text(tmp_path / "other.txt", seed=9)
+    def test_the_held_out_text_does_not_depend_on_the_seed(self, minilm, text, tmp_path):
+        tokens, other = Tokenizer.load(minilm), make_text(tmp_path / "other.txt", seed=9)
         data = make_recipe(pretrain(minilm, text, data={"held_out": 0.0, "evaluate": str(other)})).data
-        one, two = (text_data(data, tokens, 30522, seed) for seed in (0, 1))
-        assert np.array_equal(one.held_out.windows.ids, two.held_out.windows.ids)
-        assert not np.array_equal(one.train.windows.ids, two.train.windows.ids)
+        one, two = (Pretraining.prepare(data, tokens, model_of(30522), seed, 30) for seed in (0, 1))
+        assert np.array_equal(one.evaluation.windows.ids, two.evaluation.windows.ids)
+        assert not np.array_equal(one.examples.windows.ids, two.examples.windows.ids)
 
     def test_windows_are_those_of_the_paragraphs(self, prepared):
-        assert isinstance(prepared.evaluation, PretrainEvaluation)
-        assert 0.4 < prepared.examples.answers.mean() <= 0.5
-        assert prepared.labels is None
+        assert isinstance(prepared, Pretraining)
+        assert 0.4 < prepared.examples.labels.mean() <= 0.5
+        assert prepared.negatives == {}
 
     @pytest.mark.parametrize(
         ("content", "data", "reason"),
@@ -241,7 +253,7 @@ class TestData:
             ({"head": {"kind": "span"}}, 'must be { kind = "mlm" } with data.task "pretrain", and only there'),
             ({"head": "pool(learned) > linear"}, 'must be { kind = "mlm" }'),
             ({"head": {"kind": "mlm", "vocab": 9}}, "the model gives its sizes"),
-            ({"head": {"kind": "mlm", "following": 1}}, "head.following is 1; it must be true or false"),
+            ({"head": {"kind": "mlm", "nsp": 1}}, "head.nsp is 1; it must be true or false"),
             ({"data": {"held_out": 1.0}}, "data.held_out is 1.0"),
             ({"data": {"evaluate": "other.txt"}}, "data.held_out is 0.2; it must be 0 where"),
             ({"data": {"task": "span"}, "head": {"kind": "span"}}, "data.held_out is 0.2; it must be 0 but for"),
@@ -258,11 +270,11 @@ class TestData:
 class TestEvaluation:
     def test_by_hand_and_whatever_the_batches(self, quiet, prepared, monkeypatch):
         model, evaluation = build_model(make_recipe(quiet)), prepared.evaluation
-        scores = evaluation(model, "cpu", None)[1]
-        feed = MaskedFeed(evaluation.examples, evaluation.vocabulary, torch.device("cpu"))
-        words, right, count, following, followed = [], 0, 0, [], 0
+        scores = prepared.evaluate(model, CPU).quality
+        feed = MaskedFeed(evaluation, prepared.vocabulary, torch.device("cpu"))
+        words, right, count, nsp, nsp_right = [], 0, 0, [], 0
         with torch.no_grad():
-            for index in range(len(evaluation.examples)):
+            for index in range(len(evaluation)):
                 packed, label = feed.batch(np.array([index]), 0)
                 logits, said = model.eval()(packed)
                 for row, target in zip(logits, packed.targets):
@@ -270,27 +282,27 @@ class TestEvaluation:
                         words.append(F.cross_entropy(row[None], target[None]).item())
                         right += int(row.argmax() == target)
                         count += 1
-                following.append(F.cross_entropy(said, label).item())
-                followed += int(said.argmax() == label)
+                nsp.append(F.cross_entropy(said, label).item())
+                nsp_right += int(said.argmax() == label)
         assert scores["mlm_loss"] == pytest.approx(np.mean(words), rel=1e-6)
-        assert scores["nsp_loss"] == pytest.approx(np.mean(following), rel=1e-6)
+        assert scores["nsp_loss"] == pytest.approx(np.mean(nsp), rel=1e-6)
         assert scores["mlm_accuracy"] == pytest.approx(100 * right / count)
-        assert scores["nsp_accuracy"] == pytest.approx(100 * followed / len(following))
-        monkeypatch.setattr("quoth.tasks.pretrain.CPU_TOKENS", 100)
-        assert evaluation(model, "cpu", None)[1]["mlm_loss"] == pytest.approx(scores["mlm_loss"], rel=1e-6)
+        assert scores["nsp_accuracy"] == pytest.approx(100 * nsp_right / len(nsp))
+        monkeypatch.setattr("quoth.encoder.device.CPU_TOKENS", 100)
+        assert prepared.evaluate(model, CPU).quality["mlm_loss"] == pytest.approx(scores["mlm_loss"], rel=1e-6)
         assert not model.training
 
-    def test_a_fresh_head_knows_nothing(self, quiet, prepared):
-        scores = prepared.evaluate(build_model(make_recipe(quiet)), "cpu", None)[1]
+    def test_a_new_head_guesses(self, quiet, prepared):
+        scores = prepared.evaluate(build_model(make_recipe(quiet)), CPU).quality
         assert scores["mlm_loss"] == pytest.approx(np.log(30522), rel=0.02)
         assert scores["nsp_loss"] == pytest.approx(np.log(2), rel=0.1)
 
 
-class TestHeads:
+class TestWarmUp:
     def test_what_is_missing_is_made(self, bare):
         model = load(bare)
-        fresh = add_heads(model)
-        assert set(fresh) == {n for n, _ in model.named_parameters() if n.startswith(("head.", "pooler."))}
+        new = add_heads(model)
+        assert set(new) == {n for n, _ in model.named_parameters() if n.startswith(("head.", "pooler."))}
         assert add_heads(model) == ()
         kept = model.head
         add_heads(model)
@@ -298,30 +310,30 @@ class TestHeads:
 
     def test_what_is_there_stays(self, bare, tmp_path):
         model = load(bare)
-        add_heads(model, following=False)
+        add_heads(model, nsp=False)
         torch.nn.init.normal_(model.head.bias)
         save(model, tmp_path / "words")
         again = load(tmp_path / "words")
-        fresh = add_heads(again)
-        assert set(fresh) == {"head.following.weight", "head.following.bias", "pooler.weight", "pooler.bias"}
+        new = add_heads(again)
+        assert set(new) == {"head.nsp.weight", "head.nsp.bias", "pooler.weight", "pooler.bias"}
         assert torch.equal(again.head.bias, model.head.bias)
 
-    def test_fitting_moves_nothing_else_and_ends_when_flat(self, bare, prepared):
+    def test_warm_up_moves_nothing_else_and_ends_when_flat(self, bare, prepared):
         model = load(bare)
         names = add_heads(model)
         before = {name: value.clone() for name, value in model.state_dict().items()}
-        feed, told = prepared.feed(torch.device("cpu"), 0), []
-        arguments = {"every": 10, "looks": 2, "least": 0.02, "most": 400, "tell": told.append}
-        settings = replace(SETTINGS, rate=0.1)  # a table of tiny random words answers to nothing less
-        fit = fit_heads(model, feed, prepared.evaluation, names, settings=settings, **arguments)
+        told = []
+        arguments = {"every": 10, "patience": 2, "tolerance": 0.02, "most": 400, "tell": told.append}
+        settings = replace(SETTINGS, learning_rate=0.1)  # a table of tiny random words needs as much
+        found = warm_up(model, prepared, names, make_accelerator("cpu"), settings=settings, **arguments)
         moved = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
         assert moved == set(names)
-        assert fit.flat
-        assert fit.steps == 10 * (len(fit.losses) - 1) == 10 * len(told) < 400
-        assert fit.losses[-1] < 0.8 * fit.losses[0]
-        assert fit.losses[-1] == pytest.approx(prepared.evaluate(model, "cpu", None)[1]["loss"], rel=1e-6)
+        assert found.flat
+        assert found.steps == 10 * (len(found.losses) - 1) == 10 * len(told) < 400
+        assert found.losses[-1] < 0.8 * found.losses[0]
+        assert found.losses[-1] == pytest.approx(prepared.evaluate(model, CPU).quality["loss"], rel=1e-6)
         assert all(value.requires_grad for value in model.parameters())
-        assert f"{fit.steps} steps" in fit.line()
+        assert f"{found.steps} steps" in found.line()
 
     def test_some_of_them_alone_and_the_same_again(self, bare, prepared):
         found = []
@@ -329,29 +341,30 @@ class TestHeads:
             model = load(bare)
             add_heads(model)
             before = model.head.bias.clone()
-            names = {"head.following.weight", "pooler.weight"}
-            feed = prepared.feed(torch.device("cpu"), 0)
-            fit = fit_heads(model, feed, prepared.evaluation, names, every=5, most=12, least=0.0)
-            assert fit.steps <= 12
+            names = {"head.nsp.weight", "pooler.weight"}
+            done = warm_up(model, prepared, names, make_accelerator("cpu"), every=5, most=12, tolerance=0.0)
+            assert done.steps <= 12
             assert torch.equal(model.head.bias, before)
-            found.append((fit, model.pooler.weight.clone()))
+            found.append((done, model.pooler.weight.clone()))
         assert found[0][0] == found[1][0]
         assert torch.equal(found[0][1], found[1][1])
 
-    def test_nothing_to_fit(self, bare, prepared):
+    def test_nothing_to_warm_up(self, bare, prepared):
         model = load(bare)
         add_heads(model)
-        fit = fit_heads(model, prepared.feed(torch.device("cpu"), 0), prepared.evaluation, ())
-        assert (fit.steps, len(fit.losses), fit.flat) == (0, 1, True)
+        found = warm_up(model, prepared, (), make_accelerator("cpu"))
+        assert (found.steps, len(found.losses), found.flat) == (0, 1, True)
 
     def test_refusals(self, bare, prepared):
         model = load(bare)
-        with pytest.raises(QuothError, match="no head of pre-training"):
-            fit_heads(model, prepared.feed(torch.device("cpu"), 0), prepared.evaluation, ())
+        with pytest.raises(QuothError, match="no head for 'pretrain'"):
+            warm_up(model, prepared, (), make_accelerator("cpu"))
         add_heads(model)
         wrong = ["encoder.embeddings.norm.bias"]
         with pytest.raises(QuothError, match=r"encoder\.embeddings\.norm\.bias: is no parameter"):
-            fit_heads(model, prepared.feed(torch.device("cpu"), 0), prepared.evaluation, wrong)
+            warm_up(model, prepared, wrong, make_accelerator("cpu"))
+        with pytest.raises(QuothError, match=r"data\.held_out is 0"):
+            warm_up(model, replace(prepared, evaluation=None), (), make_accelerator("cpu"))
 
     @pytest.mark.parametrize(
         ("losses", "flat"),
@@ -364,11 +377,11 @@ class TestHeads:
     )
     def test_flat(self, losses, flat):
         assert _flat(losses, 2, 0.01) == flat
-        assert Fit(3, tuple(losses), 1, flat).line().endswith("flat")
+        assert WarmUp(3, tuple(losses), 1, flat).line().endswith("flat")
 
 
 def test_an_encoder_of_the_hub_keeps_the_heads_that_it_has(minilm, tmp_path, text):
-    """A checkpoint of BertForPreTraining: nothing is drawn afresh, and a run starts from what it knows."""
+    """A checkpoint of BertForPreTraining: no weight is new, and a run starts from what is there."""
     import shutil
 
     import transformers
@@ -383,6 +396,6 @@ def test_an_encoder_of_the_hub_keeps_the_heads_that_it_has(minilm, tmp_path, tex
     model = build_model(make_recipe(pretrain(tmp_path / "bert", text)))
     for name, value in stored.state_dict().items():
         assert torch.equal(value, model.state_dict()[name]), name
-    windows, labels = make_neighbours(["a b c d e f g h i j"] * 2, Tokens.load(tmp_path / "bert"), max_length=16)
+    windows, labels = make_neighbours(["a b c d e f g h i j"] * 2, Tokenizer.load(tmp_path / "bert"), max_length=16)
     assert len(windows) == len(labels) == 2
     assert json.loads((tmp_path / "bert/config.json").read_text())["architectures"] == ["BertForPreTraining"]

@@ -1,4 +1,4 @@
-"""Two processes that learn together, started by torchrun, against one."""
+"""Two processes that train together, started by torchrun, against one."""
 
 import json
 import os
@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
 from train.material import (
     assert_same_weights,
     environment,
@@ -19,6 +18,7 @@ from train.material import (
     log_lines,
     losses,
     table,
+    train,
     weights,
 )
 
@@ -42,12 +42,19 @@ def torchrun(*arguments):
 def runs(material, tmp_path_factory):
     """The same recipe by two processes, by two that were stopped and went on, and by one.
 
-    The model has a pooler, which learns nothing from spans. epsilon is Devlin's: with 1e-8 AdamW would make steps of
-    the full rate of the biases whose gradients are rounding alone (see IDLE in test_loop.py).
+    The model has a pooler, which gets no gradient from spans. adam_epsilon is Devlin's: with 1e-8 AdamW would make
+    steps of the full learning rate of the biases whose gradients are rounding alone (see IDLE in test_loop.py).
     """
     folder = tmp_path_factory.mktemp("processes")
-    optimisation = {"epochs": 3.0, "rate": 1e-4, "epsilon": 1e-6, "dropout": 0.0}
-    frozen = {"heads": HEADS, "at": [0, 3], "windows": 6, "rate": 1e-4, "epsilon": 1e-6, "clip": 1.0}
+    optimisation = {"epochs": 3.0, "learning_rate": 1e-4, "adam_epsilon": 1e-6, "dropout": 0.0}
+    frozen = {
+        "heads": HEADS,
+        "at": [0, 3],
+        "batch_size": 6,
+        "learning_rate": 1e-4,
+        "adam_epsilon": 1e-6,
+        "max_grad_norm": 1.0,
+    }
     recipe = make_recipe(table(material.model, material.train, material.dev, optimisation=optimisation, frozen=frozen))
     path = folder / "recipe.toml"
     path.write_text(recipe.to_toml())
@@ -72,6 +79,7 @@ def runs(material, tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_two_processes_agree_with_one(runs):
     code, out, err = runs.two
     assert code == 0, err
@@ -87,6 +95,7 @@ def test_two_processes_agree_with_one(runs):
     assert facts["quality"]["f1"] == runs.one["quality"]["f1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 3])
 @pytest.mark.parametrize("name", HEADS)
 def test_heads_of_two_processes_agree_with_those_of_one(runs, at, name):
@@ -103,7 +112,8 @@ def test_heads_of_two_processes_agree_with_those_of_one(runs, at, name):
     assert json.loads((two / "metrics.json").read_text())["steps"] == 17
 
 
-def test_stopped_they_go_on_exactly(runs):
+@pytest.mark.slow
+def test_stopped_they_resume_exactly(runs):
     code, _, err = runs.stop
     assert code != 0
     assert "the same command goes on from there" in err

@@ -20,11 +20,10 @@ from quoth.answer.record import read_answers
 from quoth.data import read
 from quoth.model.loading import load
 from quoth.score.squad import score_squad2
-from quoth.train.harness import Interrupted
 from quoth.train.log import Status
 from quoth.train.recipe import make_recipe, read_recipe
-from quoth.train.run import train
-from train.material import log_lines, losses, make_recipe_file, table, weights
+from quoth.train.training import Interrupted
+from train.material import log_lines, losses, make_recipe_file, table, train, weights
 
 WINDOWS = 100 + 52  # an epoch, and 9 steps of 5 or 6
 
@@ -99,11 +98,15 @@ class TestLog:
         assert [line["step"] for line in lines] == [8, 10, 20, 26, 26]
         for line in lines:
             assert line["epoch"] == line["step"] / 17
-            keys = {"evaluation"} if "evaluation" in line else {"loss", "rate", "windows_per_second", "seconds"}
+            keys = (
+                {"evaluation"} if "evaluation" in line else {"loss", "learning_rate", "windows_per_second", "seconds"}
+            )
             assert line.keys() == {"step", "epoch", *keys}
         steps = [line for line in lines if "loss" in line]
-        # the rate of the last step: 3 of 26 steps warm up, and step s − 1 has s − 4 of 23 behind it
-        assert [line["rate"] for line in steps] == pytest.approx([1e-3 * (1 - (s - 4) / 23) for s in (10, 20, 26)])
+        # the learning rate of the last step: 3 of 26 steps warm up, and step s − 1 has s − 4 of 23 behind it
+        assert [line["learning_rate"] for line in steps] == pytest.approx(
+            [1e-3 * (1 - (s - 4) / 23) for s in (10, 20, 26)]
+        )
         assert all(line["loss"] > 0 and line["windows_per_second"] > 0 for line in steps)
         assert sorted(line["seconds"] for line in steps) == [line["seconds"] for line in steps]
 
@@ -123,7 +126,9 @@ class TestMetrics:
         assert facts == run.facts
         total = sum(value.numel() for value in load(run.folder / "model").parameters())
         assert facts["trainable_parameters"] == facts["total_parameters"] == total
-        assert {"exact", "f1", "best_f1", "best_exact", "HasAns_f1", "NoAns_f1", "spoken_f1"} <= facts["quality"].keys()
+        assert {"exact", "f1", "best_f1", "best_exact", "HasAns_f1", "NoAns_f1", "answered_f1"} <= facts[
+            "quality"
+        ].keys()
         assert (facts["steps"], facts["windows"], facts["epochs"]) == (26, WINDOWS, 26 / 17)
         assert facts["train_seconds"] > 0
         assert facts["windows_per_second"] == pytest.approx(WINDOWS / facts["train_seconds"])
@@ -148,7 +153,7 @@ class TestMetrics:
         )
         assert [found["step"] for found in facts["evaluations"]] == [8, 26]
 
-    def test_what_learns_is_counted(self, made, tmp_path):
+    def test_trainable_parameters_are_counted(self, made, tmp_path):
         """Adapters of size 4 at h = 32: 2·(32·4 + 4 + 4·32 + 32) a layer, and norms 5·64, and the head 66."""
         tuned = {**made, "tuning": {"kind": "adapters", "size": 4}}
         facts = train(make_recipe(tuned), tmp_path / "run", device="cpu")
@@ -202,7 +207,7 @@ class TestTensorBoard:
         assert [line["step"] for line in log_lines(tmp_path / "run")] == [8, 10, 20, 26, 26]
         found = self.scalars(tmp_path / "run")
         lines = [line for line in log_lines(run.folder) if "loss" in line]
-        for name in ("loss", "rate"):
+        for name in ("loss", "learning_rate"):
             assert [step for step, _ in found[name]] == [10, 20, 26]
             assert [value for _, value in found[name]] == pytest.approx([line[name] for line in lines])
         assert "windows_per_second" in found
@@ -228,13 +233,13 @@ class TestTensorBoard:
 
 def test_an_evaluation_is_that_of_quoth_evaluate(span_model, material, tmp_path, cli):
     """A model with real weights, at windows of its own, which its folder remembers."""
-    made = table(span_model, material.train, material.dev, optimisation={"epochs": 0.2, "rate": 1e-4})
+    made = table(span_model, material.train, material.dev, optimisation={"epochs": 0.2, "learning_rate": 1e-4})
     made["data"] = {
         "train": str(material.train),
         "evaluate": str(material.dev),
         "max_length": 60,
         "step": 20,
-        "question_limit": 12,
+        "max_query_length": 12,
     }
     made["tuning"] = {"kind": "freeze", "layers": 1, "norms": "above"}
     facts = train(make_recipe(made), tmp_path / "run", device="cpu")
@@ -242,7 +247,7 @@ def test_an_evaluation_is_that_of_quoth_evaluate(span_model, material, tmp_path,
     assert result.returncode == 0, result.stderr
     told = json.loads(result.stdout)
     print(facts["quality"])
-    assert facts["quality"]["spoken_f1"] > 20  # the answers are not all wrong
+    assert facts["quality"]["answered_f1"] > 20  # the answers are not all wrong
     assert facts["quality"] == {key: told[key] for key in facts["quality"]}
     assert told["cost"]["parameters"] == facts["total_parameters"]
 
@@ -301,7 +306,9 @@ class TestCommandLine:
 
 
 def test_a_loss_that_diverges_ends_the_run(material, tmp_path, cli):
-    made = table(material.model, material.train, optimisation={"rate": 1e30, "warmup": 0.0, "clip": 0.0})
+    made = table(
+        material.model, material.train, optimisation={"learning_rate": 1e30, "warmup_ratio": 0.0, "max_grad_norm": 0.0}
+    )
     result = cli("train", make_recipe_file(tmp_path / "r.toml", made), "--out", tmp_path / "run", "--device", "cpu")
     assert result.returncode == 2
     assert "the loss is nan at step" in result.stderr or "the loss is inf at step" in result.stderr

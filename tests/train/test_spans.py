@@ -11,23 +11,29 @@ from hypothesis import strategies as st
 
 from quoth.data import read
 from quoth.errors import QuothError
+from quoth.tasks.examples import Feed
+from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
-from quoth.tasks.span_data import Feed, part_of, span_examples, span_loss
-from quoth.windows.labels import targets
+from quoth.tasks.span import SpanTask, span_loss
+from quoth.windows.labels import span_labels
 from quoth.windows.questions import make_windows
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 from tiny import LENGTHS, batch, random_windows
 from train.material import make_questions
 
 
 @pytest.fixture(scope="module")
 def data(material):
-    return Data((str(material.train),), max_length=48, step=16, question_limit=16)
+    return Data((str(material.train),), max_length=48, step=16, max_query_length=16)
 
 
 @pytest.fixture(scope="module")
 def tokens(minilm):
-    return Tokens.load(minilm)
+    return Tokenizer.load(minilm)
+
+
+def span_examples(data, tokens):
+    return SpanTask.prepare(data, tokens, None, 0, 30).examples
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +47,17 @@ def feed(examples):
 
 
 class TestExamples:
-    def test_windows_and_targets_of_all_questions(self, data, tokens, examples, material):
+    def test_windows_and_labels_of_all_questions(self, data, tokens, examples, material):
         questions = read(str(material.train)).questions
-        windows = make_windows(questions, tokens, max_length=48, step=16, question_limit=16)
+        windows = make_windows(questions, tokens, max_length=48, step=16, max_query_length=16)
         assert len(examples) == len(windows) > 1.5 * len(questions)  # several windows a question
         np.testing.assert_array_equal(examples.windows.ids, windows.ids)
-        np.testing.assert_array_equal(examples.answers, targets(windows, questions))
+        np.testing.assert_array_equal(examples.labels, span_labels(windows, questions))
 
     def test_an_answer_is_the_words_of_the_question(self, examples, material):
         questions = read(str(material.train)).questions
         seen = set()
-        for w, (first, last) in enumerate(examples.answers.tolist()):
+        for w, (first, last) in enumerate(examples.labels.tolist()):
             question = questions[examples.windows.question[w]]
             if last:
                 spans = examples.windows[w].spans
@@ -65,31 +71,31 @@ class TestExamples:
         both = span_examples(Data((str(material.train), str(other)), max_length=384), tokens)
         assert len(both) == sum(sizes)  # one window a question at this length
 
-    def test_questions_that_cannot_be_learnt_from_are_left_out(self, tokens, tmp_path):
+    def test_questions_that_cannot_be_trained_on_are_left_out(self, tokens, tmp_path):
         path = tmp_path / "q.jsonl"
         asked = {"question": "Who?", "context": "Ada did."}
         rows = [{"id": name, **asked, "answers": {"text": [name], "answer_start": [0]}} for name in ("Ada", "Bob")]
         path.write_text("\n".join(map(json.dumps, rows)))
         assert len(span_examples(Data((str(path),)), tokens)) == 1
         path.write_text(json.dumps(rows[1]))
-        with pytest.raises(QuothError, match=r"q.jsonl: no question in it can be learnt from"):
+        with pytest.raises(QuothError, match=r"q.jsonl: no question in it can be trained on"):
             span_examples(Data((str(path),)), tokens)
 
 
-class TestPart:
+class TestSample:
     @settings(deadline=None)
     @given(st.floats(0.001, 1), st.floats(0.001, 1), st.integers(0, 2**70), st.integers(1, 300))
-    def test_a_smaller_part_is_in_a_larger_one(self, one, other, seed, count):
-        small, large = (part_of(range(count), fraction, seed) for fraction in sorted((one, other)))
+    def test_a_smaller_sample_is_in_a_larger_one(self, one, other, seed, count):
+        small, large = (sample(range(count), fraction, seed) for fraction in sorted((one, other)))
         assert set(small) <= set(large)
         assert small == sorted(small)  # in their order
         assert len(large) == max(1, round(max(one, other) * count))
-        assert part_of(range(count), 1.0, seed) == list(range(count))
+        assert sample(range(count), 1.0, seed) == list(range(count))
 
     def test_the_seed_chooses(self):
-        drawn = [tuple(part_of(range(1000), 0.1, seed)) for seed in range(20)]
+        drawn = [tuple(sample(range(1000), 0.1, seed)) for seed in range(20)]
         assert len(set(drawn)) == 20
-        assert part_of(range(1000), 0.1, 3) == list(drawn[3])
+        assert sample(range(1000), 0.1, 3) == list(drawn[3])
         # each question has the same chance: of 1,000 in 20 draws of 100, Chernoff leaves no room for 13 times the same
         assert max(np.bincount(np.concatenate(drawn), minlength=1000)) < 13
 
@@ -106,7 +112,7 @@ class TestFeed:
             np.testing.assert_array_equal(mine, theirs)
             assert mine.dtype == theirs.dtype
         assert packed.lengths == expected.lengths
-        np.testing.assert_array_equal(answers.numpy(), examples.answers[indices])
+        np.testing.assert_array_equal(answers.numpy(), examples.labels[indices])
 
 
 def loop_loss(start, end, lengths, answers):

@@ -15,9 +15,8 @@ from quoth.model.loading import load
 from quoth.score.quality import span_quality
 from quoth.train.log import Status
 from quoth.train.recipe import make_recipe, read_recipe
-from quoth.train.run import train
 from train.heads_material import AT, HEADS, answers, as_it_is, frozen_table
-from train.material import log_lines, make_model, make_recipe_file, weights
+from train.material import log_lines, make_model, make_recipe_file, train, weights
 
 
 class TestFolders:
@@ -49,7 +48,7 @@ class TestFolders:
                 assert found == json.loads((staged.frozen / f"epoch-{at}" / name / "metrics.json").read_text())
                 stored = weights(staged.frozen / f"epoch-{at}" / name / "model")
                 assert found["parameters"] == sum(value.numel() for value in stored.values())
-                assert found["rate"] == (3e-3 if name == "compress+skip" else 1e-3)
+                assert found["learning_rate"] == (3e-3 if name == "compress+skip" else 1e-3)
         last = facts["frozen"]["1"]["heads"]["encoder"]["quality"]
         assert last == facts["quality"]  # the encoder's own head, from the same pass as the others
         assert answers(staged.frozen / "epoch-1/encoder") == answers(staged.folder)
@@ -68,7 +67,7 @@ class TestFolders:
             for key, value in plain.encoder.named_parameters():
                 assert torch.equal(model.encoder.get_parameter(key), value), key
             reader = Reader.load(here / "model", device="cpu")
-            assert (reader.max_length, reader.step, reader.question_limit) == (64, 24, 24)
+            assert (reader.max_length, reader.step, reader.max_query_length) == (64, 24, 24)
             decoded = reader.decode(dataset.questions)
             write_answers(tmp_path / "answers.jsonl.gz", dataset.questions, decoded)
             assert answers(tmp_path) == answers(here)
@@ -83,7 +82,7 @@ class TestFolders:
             for line in lines[:2]:
                 assert line["losses"].keys() == HEADS.keys()
                 assert line["loss"] == pytest.approx(np.mean(list(line["losses"].values())))
-                assert line["rate"] == 1e-3
+                assert line["learning_rate"] == 1e-3
             assert lines[2]["evaluation"]["heads"].keys() == staged.facts["frozen"][at]["heads"].keys()
         said = [news for news in staged.told if isinstance(news, str)]
         assert [line for line in said if line.startswith("heads on")] == [
@@ -110,9 +109,9 @@ class TestFolders:
 
     def test_another_head_is_another_recipe(self, staged, lively, tmp_path, cli):
         recipe = make_recipe_file(tmp_path / "r.toml", frozen_table(lively, HEADS))
-        result = cli("train", recipe, "frozen.heads.dot.clip=1", "--out", staged.folder)
+        result = cli("train", recipe, "frozen.heads.dot.max_grad_norm=1", "--out", staged.folder)
         assert result.returncode == 2
-        assert "holds a run of another recipe (there, here: frozen.heads.dot.clip: 0.1, 1)" in result.stderr
+        assert "holds a run of another recipe (there, here: frozen.heads.dot.max_grad_norm: 0.1, 1)" in result.stderr
 
 
 class TestEncoders:
@@ -161,8 +160,8 @@ class TestEncoders:
                 here = tmp_path / f"run/frozen/epoch-{at}" / name
                 model = load(here / "model")
                 own = {f"head.{key}" for key in model.head.state_dict()}
-                learnt = {key for key in weights(tmp_path / "run" / base) if not key.startswith("head.")}
-                assert weights(here / "model").keys() == own | (learnt if within else set())
+                trained = {key for key in weights(tmp_path / "run" / base) if not key.startswith("head.")}
+                assert weights(here / "model").keys() == own | (trained if within else set())
                 for key, value in plain.encoder.named_parameters():
                     assert torch.equal(model.encoder.get_parameter(key), value), key
                 decoded = Reader.load(here / "model", device="cpu").decode(dataset.questions)
@@ -191,7 +190,7 @@ class TestEncoders:
 
 
 class TestMistakes:
-    """Found before the encoder learns, and named."""
+    """Found before the encoder is trained, and named."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -211,7 +210,10 @@ class TestMistakes:
                 {"kind": "class", "labels": 2},
                 "recipe: frozen.heads.it gives classes, but data.task = 'span' wants spans",
             ),
-            ({"head": "linear", "rte": 1}, "unknown key frozen.heads.it.rte; did you mean frozen.heads.it.rate?"),
+            (
+                {"head": "linear", "rte": 1},
+                "unknown key frozen.heads.it.rte; did you mean frozen.heads.it.learning_rate?",
+            ),
         ],
     )
     def test_a_head(self, lively, tmp_path, cli, head, culprit):
@@ -236,7 +238,7 @@ class TestMistakes:
         assert str(raised.value) == f"recipe: frozen.heads.lp reads a pooler, which {bare.model} does not have"
         assert not (tmp_path / "run/recipe.toml").exists()
 
-    def test_a_pooler_that_learnt_with_the_encoder(self, bare, tmp_path):
+    def test_a_pooler_that_was_trained_with_the_encoder(self, bare, tmp_path):
         pooled = {"kind": "class", "labels": 2, "pooled": True}
         made = frozen_table(bare, {"lp": pooled}, head=pooled, optimisation={"epochs": 0.2})
         made["data"]["task"] = "answerable"
@@ -246,7 +248,10 @@ class TestMistakes:
 
     @pytest.mark.parametrize(
         ("frozen", "culprit"),
-        [({"windows": None, "tokens": 32}, "more than the budget of 32"), ({"windows": 0}, "frozen.windows is 0")],
+        [
+            ({"batch_size": None, "batch_tokens": 32}, "more than the budget of 32"),
+            ({"batch_size": 0}, "frozen.batch_size is 0"),
+        ],
     )
     def test_steps(self, lively, tmp_path, frozen, culprit):
         made = frozen_table(lively, {"lp": HEADS["lp"]})
@@ -256,8 +261,11 @@ class TestMistakes:
         assert not (tmp_path / "run/recipe.toml").exists()
 
     def test_a_loss_that_diverges_names_its_head(self, lively, tmp_path):
-        heads = {"calm": HEADS["lp"], "wild": {"head": "compress(8) > linear", "rate": 1e30, "clip": 0}}
-        with pytest.raises(QuothError, match=r"the loss of wild is (nan|inf) at step 10; lower its rate"):
+        heads = {
+            "calm": HEADS["lp"],
+            "wild": {"head": "compress(8) > linear", "learning_rate": 1e30, "max_grad_norm": 0},
+        }
+        with pytest.raises(QuothError, match=r"the loss of wild is (nan|inf) at step 10; lower its learning_rate"):
             train(make_recipe(as_it_is(lively, heads)), tmp_path / "run", device="cpu")
 
 

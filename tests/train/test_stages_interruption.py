@@ -1,4 +1,4 @@
-"""Stages that are stopped or killed go on to the very same heads."""
+"""Stages that are stopped or killed resume and end with the very same heads."""
 
 import json
 import multiprocessing
@@ -11,11 +11,10 @@ from contextlib import suppress
 import pytest
 
 from quoth.errors import QuothError
-from quoth.train.harness import Interrupted
 from quoth.train.recipe import make_recipe
-from quoth.train.run import train
-from train.heads_material import AT, HEADS, after, answers, as_it_is, frozen_table, head_losses
-from train.material import assert_same_weights
+from quoth.train.training import Interrupted
+from train.heads_material import AT, HEADS, answers, as_it_is, frozen_table, head_losses
+from train.material import assert_same_weights, stop_after, train
 
 
 def assert_same_runs(run, whole):
@@ -41,11 +40,11 @@ class TestInterrupted:
         recipe = make_recipe(frozen_table(lively, HEADS))
         place = tmp_path / "run"
         with pytest.raises(Interrupted, match="stopped at step 10 of 17"):
-            train(recipe, place, device="cpu", tell=after(10))
+            train(recipe, place, device="cpu", tell=stop_after(10))
         assert (place / "checkpoints/step-00000010").exists()
         for at in AT:
             with pytest.raises(Interrupted, match="stopped at step 10 of 17"):
-                train(recipe, place, device="cpu", tell=after(10, f"epoch {at}"))
+                train(recipe, place, device="cpu", tell=stop_after(10, f"epoch {at}"))
             assert not (place / "checkpoints").exists()
             assert (place / "tuned.json").exists()
             assert [path.name for path in (place / f"frozen/epoch-{at}/checkpoints").iterdir()] == ["step-00000010"]
@@ -57,7 +56,7 @@ class TestInterrupted:
         recipe = make_recipe(frozen_table(lively, HEADS))
         place = tmp_path / "run"
         with pytest.raises(Interrupted, match="stopped at step 1 of 17"):
-            train(recipe, place, device="cpu", tell=after(17))
+            train(recipe, place, device="cpu", tell=stop_after(17))
         assert [path.name for path in (place / "frozen/epoch-0/checkpoints").iterdir()] == ["step-00000001"]
         train(recipe, place, device="cpu")
         assert_same_runs(place, staged.folder)
@@ -65,7 +64,7 @@ class TestInterrupted:
     def test_another_encoder_below_is_refused(self, lively, tmp_path):
         recipe = make_recipe(as_it_is(lively, {"lp": HEADS["lp"]}))
         with pytest.raises(Interrupted):
-            train(recipe, tmp_path / "run", device="cpu", tell=after(10))
+            train(recipe, tmp_path / "run", device="cpu", tell=stop_after(10))
         path = tmp_path / "run/frozen/epoch-0/checkpoints/step-00000010/state.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "encoder": "0" * 64}))
         with pytest.raises(QuothError, match="the encoder has changed since it was written; use another --out"):
@@ -89,8 +88,9 @@ def processes():
 SEED = 20261115
 
 
+@pytest.mark.slow
 def test_kills_in_every_part(lively, staged, tmp_path, processes):
-    """SIGKILL while the encoder learns, while heads do, while they are saved, and between two stages."""
+    """SIGKILL while the encoder is trained, while heads are, while they are saved, and between two stages."""
     recipe = make_recipe({**frozen_table(lively, HEADS), "checkpoints": {"seconds": 0}})
     place, drawn = tmp_path / "run", random.Random(SEED)
     stages = [place / f"frozen/epoch-{at}" for at in AT]
@@ -104,13 +104,13 @@ def test_kills_in_every_part(lively, staged, tmp_path, processes):
         ("the end", lambda: stages[2].glob("*/*model*")),
     ]
     for what, found in moments:
-        learning = what not in ("saving heads", "between stages", "the end")
-        before = set(found()) if learning else set()
+        training = what not in ("saving heads", "between stages", "the end")
+        before = set(found()) if training else set()
         process = processes.Process(target=train, args=(recipe, place), kwargs={"device": "cpu"})
         process.start()
         while process.is_alive() and not set(found()) - before:
             time.sleep(0.0005)
-        time.sleep(drawn.uniform(0, 0.05) if learning else 0)
+        time.sleep(drawn.uniform(0, 0.05) if training else 0)
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         process.join()

@@ -40,7 +40,7 @@ ALL_TARGETS = ("query", "key", "value", "output", "up", "down")
     ids=str,
 )
 def test_half_precision_equals_single(tuning):
-    """States and gradients of what learns; what does not learn has no gradient."""
+    """States and gradients of what is trained; what is not trained has no gradient."""
     torch.manual_seed(0)
     style = Style(dropout=0.0, attention_dropout=0.0)
     model = Model(Encoder(Shape.uniform(layers=3, hidden=96, heads=3, vocab=97), style), SpanHead(96)).to(GPU)
@@ -63,29 +63,29 @@ def test_half_precision_equals_single(tuning):
         assert (rough - exact).norm() / exact.norm() < 0.06
 
 
-def test_a_shelf_that_is_moved(tmp_path):
+def test_a_shared_base_that_is_moved(tmp_path):
     """Deltas and base follow the model to the GPU and back."""
     shape = Shape.uniform(layers=2, hidden=24, heads=3, vocab=97)
     save(Model(Encoder(shape)), tmp_path / "base")
     packed = batch(*random_windows((7, 30, 12)))
-    shelf = SharedBase(load(tmp_path / "base"))
+    shared = SharedBase(load(tmp_path / "base"))
     for name, tuning in (("adapters", Adapters(4)), ("frozen", Freeze(1)), ("lora", LoRA(2))):
         model = load(tmp_path / "base")
         model.head = SpanHead(24)
         save(apply(model, tuning), tmp_path / name)
-        shelf.add(name, tmp_path / name)
-    shelf.use("frozen")
+        shared.add(name, tmp_path / name)
+    shared.use("frozen")
     for device in (GPU, "cpu"):
-        shelf.model.to(device)
+        shared.model.to(device)
         for name in ("adapters", "lora", "frozen"):
-            shelf.use(name)
+            shared.use(name)
             expected = load(tmp_path / name, device=device)
             there = packed.map(lambda a, device=device: a.to(device))
             with torch.no_grad():
-                assert torch.equal(torch.stack(shelf.model(there)), torch.stack(expected(there)))
-    shelf.use(None)
+                assert torch.equal(torch.stack(shared.model(there)), torch.stack(expected(there)))
+    shared.use(None)
     pristine = load(tmp_path / "base").state_dict()
-    assert all(torch.equal(value, pristine[name]) for name, value in shelf.model.state_dict().items())
+    assert all(torch.equal(value, pristine[name]) for name, value in shared.model.state_dict().items())
 
 
 def test_a_model_on_the_gpu_finds_its_base(tmp_path):

@@ -266,7 +266,7 @@ class TestPeft:
 
 
 def test_transformers_has_no_place_for_what_was_put_in(bases, tmp_path):
-    for tuning, line in ((Adapters(4), "save as a Quoth folder"), (LoRA(), r"merge it first \(quoth.tune.merge\)")):
+    for tuning, line in ((Adapters(4), "save as a Quoth folder"), (LoRA(), r"merge it first \(quoth.model.merge\)")):
         with pytest.raises(QuothError, match=line):
             save_hugging_face(apply(load(bases / "bert"), tuning), tmp_path / "x")
     assert not (tmp_path / "x").exists()

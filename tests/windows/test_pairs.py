@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+import tokenizers as library
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
 from quoth.data.dataset import Report, Sentences
 from quoth.data.glue import read_glue
 from quoth.errors import QuothError
 from quoth.windows.sentences import make_pairs
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 WORDS = [
     "the",
@@ -39,10 +39,12 @@ rows = st.lists(st.tuples(texts, texts), min_size=1, max_size=4)
 @pytest.fixture(scope="module")
 def both(minilm, tokenizers):
     """Of each kind our tokens and transformers' tokenizer: BERT's own, and all tiny ones, RoBERTa's frame too."""
-    found = {"minilm": (Tokens.load(minilm), transformers.AutoTokenizer.from_pretrained(minilm))}
+    found = {"minilm": (Tokenizer.load(minilm), transformers.AutoTokenizer.from_pretrained(minilm))}
     for name, tokenizer in tokenizers.items():
-        copy = Tokenizer.from_str(tokenizer.to_str())  # transformers sets truncation on the one that it is given
-        found[name] = Tokens(tokenizer), transformers.PreTrainedTokenizerFast(tokenizer_object=copy)
+        copy = library.Tokenizer.from_str(
+            tokenizer.to_str()
+        )  # transformers sets truncation on the one that it is given
+        found[name] = Tokenizer(tokenizer), transformers.PreTrainedTokenizerFast(tokenizer_object=copy)
     return found
 
 
@@ -87,7 +89,7 @@ class TestAsTransformers:
         assert_same(made, whole(theirs, first, None, max_length))
 
     def test_every_cut_of_some_lengths(self, both, kind):
-        """Equal lengths, lengths that differ by one, one far longer, either empty: at every room from 1."""
+        """Equal lengths, lengths that differ by one, one far longer, either empty: at every space from 1."""
         ours, theirs = both[kind]
         word = "dog "
         counts = [(a, b) for a in (0, 1, 2, 3, 6, 7, 15) for b in (0, 1, 2, 3, 6, 7, 15)]
@@ -98,13 +100,13 @@ class TestAsTransformers:
 
 
 def test_types_of_a_family_without_them(tokenizers):
-    made = make_pairs(sentences(["the dog"], ["the fox"]), Tokens(tokenizers["wordpiece"], types=False))
+    made = make_pairs(sentences(["the dog"], ["the fox"]), Tokenizer(tokenizers["wordpiece"], types=False))
     assert not made.types.any()
 
 
 def test_columns(tokenizers):
     """`question` numbers the rows, and nothing is a passage."""
-    made = make_pairs(sentences(["the dog", "", "a"], ["fox", "book", ""]), Tokens(tokenizers["wordpiece"]))
+    made = make_pairs(sentences(["the dog", "", "a"], ["fox", "book", ""]), Tokenizer(tokenizers["wordpiece"]))
     assert made.question.tolist() == [0, 1, 2]
     assert made.starts.tolist() == [0, *np.cumsum(made.lengths)]
     assert made.spans.shape == (len(made.ids), 2)
@@ -117,17 +119,17 @@ def test_columns(tokenizers):
 
 
 def test_no_rows(tokenizers):
-    made = make_pairs(sentences([], []), Tokens(tokenizers["wordpiece"]))
+    made = make_pairs(sentences([], []), Tokenizer(tokenizers["wordpiece"]))
     assert len(made) == 0
     assert made.lengths.tolist() == []
 
 
 @pytest.mark.parametrize(("kind", "single", "pair"), [("wordpiece", 2, 3), ("bytelevel", 2, 4)])
 def test_no_room(tokenizers, kind, single, pair):
-    tokens = Tokens(tokenizers[kind])
-    with pytest.raises(QuothError, match=f"max_length is {pair}; {pair} special tokens leave no room"):
+    tokens = Tokenizer(tokenizers[kind])
+    with pytest.raises(QuothError, match=f"max_length is {pair}; {pair} special tokens leave no space"):
         make_pairs(sentences(["a"], ["b"]), tokens, max_length=pair)
-    with pytest.raises(QuothError, match=f"{single} special tokens leave no room"):
+    with pytest.raises(QuothError, match=f"{single} special tokens leave no space"):
         make_pairs(sentences(["a"]), tokens, max_length=single)
     assert make_pairs(sentences(["dog"]), tokens, max_length=single + 1).lengths.tolist() == [single + 1]
 
@@ -136,6 +138,6 @@ def test_rows_of_glue(tmp_path, minilm):
     path = tmp_path / "RTE/train.tsv"
     path.parent.mkdir()
     path.write_text("index\tsentence1\tsentence2\tlabel\n0\tA mill stood here.\tThere was a mill.\tentailment\n")
-    made = make_pairs(read_glue(path), Tokens.load(minilm))
+    made = make_pairs(read_glue(path), Tokenizer.load(minilm))
     theirs = transformers.AutoTokenizer.from_pretrained(minilm)(["A mill stood here."], ["There was a mill."])
     assert_same(made, theirs)

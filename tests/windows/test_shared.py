@@ -11,9 +11,9 @@ from quoth.data import read
 from quoth.data.dataset import Question
 from quoth.data.glue import read_glue
 from quoth.windows.batches import Batches
-from quoth.windows.labels import targets
+from quoth.windows.labels import span_labels
 from quoth.windows.questions import iter_windows, make_windows
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 FOLDER = os.environ.get("QUOTH_SHARED")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="QUOTH_SHARED is not set: no real data to read")
@@ -22,7 +22,7 @@ SHARED = Path(FOLDER or ".")
 
 @pytest.fixture(scope="module")
 def tokens():
-    return Tokens.load(SHARED / "weights/minilm-l12-h384")
+    return Tokenizer.load(SHARED / "weights/minilm-l12-h384")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_sentences(task, rows):
 def test_windows_of_squad(tokens):
     dataset = read(SHARED / "data/squad/train.json.gz")
     windows = make_windows(dataset.questions, tokens)
-    found = targets(windows, dataset.questions)
+    found = span_labels(windows, dataset.questions)
     exact = 0
     answered = np.flatnonzero(found[:, 0])
     for w in answered.tolist():
@@ -65,7 +65,7 @@ def test_windows_of_squad(tokens):
         exact += question.context[low:high] == gold.text
     assert exact / len(answered) > 0.99  # the rest begin or end inside a word
     batches = Batches(windows.lengths, 12_288, 0)
-    totals = [windows.lengths[batches.batch(0, i)].sum() for i in range(batches.count(0))]
+    totals = [windows.lengths[batches.batch(0, i)].sum() for i in range(batches.count())]
     assert max(totals) - min(totals) <= windows.lengths.max()
 
 

@@ -10,7 +10,7 @@ from quoth.data.dataset import Gold, Question
 from quoth.errors import QuothError
 from quoth.windows import questions as windows_module
 from quoth.windows.columns import concatenate
-from quoth.windows.labels import targets
+from quoth.windows.labels import span_labels
 from quoth.windows.questions import iter_windows, make_windows
 
 VOCABULARY = [
@@ -38,12 +38,12 @@ def ask(pairs) -> list[Question]:
     return [Question(str(i), question, context, ()) for i, (question, context) in enumerate(pairs)]
 
 
-def doc_spans(tokens: int, room: int, step: int) -> list[tuple[int, int]]:
+def doc_spans(tokens: int, space: int, step: int) -> list[tuple[int, int]]:
     """Devlin's loop in run_squad.py: (start, length) of each window over the passage."""
     spans = []
     start = 0
     while start < tokens:
-        length = min(tokens - start, room)
+        length = min(tokens - start, space)
         spans.append((start, length))
         if start + length == tokens:
             break
@@ -63,13 +63,13 @@ def test_step_is_run_squads_loop(tokenizer, tokens, asked, passages, limit, more
     questions = ask([(question, passages[i]) for question, i in asked])
     template = tokens.template
     max_length = template.special + limit + more
-    windows = make_windows(questions, tokens, max_length=max_length, question_limit=limit, step=step)
+    windows = make_windows(questions, tokens, max_length=max_length, max_query_length=limit, step=step)
     expected = []
     for i, question in enumerate(questions):
         q = tokenizer.encode(question.question, add_special_tokens=False).ids[:limit]
         passage = tokens.encode([question.context])[0]
-        room = max_length - template.special - len(q)
-        for start, length in doc_spans(len(passage), room, step):
+        space = max_length - template.special - len(q)
+        for start, length in doc_spans(len(passage), space, step):
             ids = [*template.prefix, *q, *template.middle, *passage.ids[start : start + length].tolist()]
             first = len(template.prefix) + len(q) + len(template.middle)
             spans = [[-1, -1]] * first + passage.spans[start : start + length].tolist()
@@ -87,7 +87,7 @@ def test_overlap_is_the_truncation_of_tokenizers(kind, tokenizer, tokens, asked,
     questions = ask([(question, passages[i]) for question, i in asked])
     longest = max((len(ids) for ids in tokens.ids([q.question for q in questions])), default=0)
     max_length = tokens.template.special + longest + overlap + more
-    windows = make_windows(questions, tokens, max_length=max_length, question_limit=None, overlap=overlap)
+    windows = make_windows(questions, tokens, max_length=max_length, max_query_length=None, overlap=overlap)
     reference = Tokenizer.from_str(tokenizer.to_str())
     reference.enable_truncation(max_length, stride=overlap, strategy="only_second")
     expected = []
@@ -102,7 +102,7 @@ def test_defaults_are_384_64_and_a_step_of_128(all_tokens):
     tokens = all_tokens["wordpiece"]
     questions = ask([("fox " * 100, "dog " * 1000)])
     windows = make_windows(questions, tokens)
-    explicit = make_windows(questions, tokens, max_length=384, question_limit=64, step=128)
+    explicit = make_windows(questions, tokens, max_length=384, max_query_length=64, step=128)
     assert windows.ids.tolist() == explicit.ids.tolist()
     n = len(tokens.encode(["dog " * 1000])[0])
     assert len(windows) == len(doc_spans(n, 384 - 3 - 64, 128))
@@ -111,7 +111,7 @@ def test_defaults_are_384_64_and_a_step_of_128(all_tokens):
 
 def test_columns(tokens):
     questions = ask([("fox?", "the fox " * 50), ("who", "short"), ("who", "")])
-    windows = make_windows(questions, tokens, max_length=40, question_limit=10, step=7)
+    windows = make_windows(questions, tokens, max_length=40, max_query_length=10, step=7)
     n, t = len(windows), len(windows.ids)
     for column, dtype, shape in (
         (windows.ids, np.int32, (t,)),
@@ -160,12 +160,12 @@ def test_no_questions(all_tokens):
         ({"step": 0}, "step is 0"),
         ({"step": -3}, "step is -3"),
         ({"overlap": -1}, "overlap is -1"),
-        ({"max_length": 67}, "max_length=67 has no room"),
-        ({"max_length": 3, "question_limit": None}, "max_length=3 has no room"),
+        ({"max_length": 67}, "max_length=67 has no space"),
+        ({"max_length": 3, "max_query_length": None}, "max_length=3 has no space"),
         ({"max_length": 0}, "max_length is 0"),
-        ({"question_limit": 0}, "question_limit is 0"),
+        ({"max_query_length": 0}, "max_query_length is 0"),
         ({"overlap": 317}, "overlap=317 cannot advance"),
-        ({"overlap": 381, "question_limit": None}, "overlap=381 cannot advance"),
+        ({"overlap": 381, "max_query_length": None}, "overlap=381 cannot advance"),
     ],
 )
 def test_settings_are_checked_before_any_work(all_tokens, options, says):
@@ -178,18 +178,18 @@ def test_settings_are_checked_before_any_work(all_tokens, options, says):
 def test_a_long_question(all_tokens):
     tokens = all_tokens["wordpiece"]
     questions = [Question("short", "fox", "the dog", ()), Question("long-one", "fox " * 50, "the dog", ())]
-    cut = make_windows(questions, tokens, max_length=40, question_limit=12)
+    cut = make_windows(questions, tokens, max_length=40, max_query_length=12)
     assert cut[1].passage[0] == 14
     with pytest.raises(QuothError, match="question long-one"):
-        make_windows(questions, tokens, max_length=40, question_limit=None)
-    assert len(make_windows(questions, tokens, max_length=400, question_limit=None)[1]) > 50
+        make_windows(questions, tokens, max_length=40, max_query_length=None)
+    assert len(make_windows(questions, tokens, max_length=400, max_query_length=None)[1]) > 50
 
 
 def test_an_overlap_that_cannot_advance_for_one_question(all_tokens):
-    """With room for 10 and an overlap of 10, a passage that fits is fine, a longer one is an error."""
+    """With space for 10 and an overlap of 10, a passage that fits is fine, a longer one is an error."""
     tokens = all_tokens["wordpiece"]
     q, special = len(tokens.ids(["fox fox fox"])[0]), tokens.template.special
-    options = {"max_length": special + q + 10, "question_limit": None, "overlap": 10}
+    options = {"max_length": special + q + 10, "max_query_length": None, "overlap": 10}
     assert len(make_windows([Question("fits", "fox fox fox", "the the", ())], tokens, **options)) == 1
     with pytest.raises(QuothError, match="question stuck"):
         make_windows([Question("stuck", "fox fox fox", "the " * 20, ())], tokens, **options)
@@ -201,7 +201,7 @@ def test_in_pieces_it_is_the_same(all_tokens, monkeypatch, at_most):
     tokens = all_tokens["bytelevel"]
     contexts = ["the fox " * 30, "whales", "", "the lazy dog " * 11]
     questions = ask([("who " * (i % 3), contexts[i * 7 % 4]) for i in range(23)])
-    options = {"max_length": 30, "question_limit": 8, "overlap": 5}
+    options = {"max_length": 30, "max_query_length": 8, "overlap": 5}
     whole = make_windows(questions, tokens, **options)
     monkeypatch.setattr(windows_module, "BLOCK", 4)
     parts = list(iter_windows(questions, tokens, **options, at_most=at_most))
@@ -232,7 +232,7 @@ def test_long_passages_end_a_block(all_tokens, monkeypatch):
 
 def test_packed(tokens):
     windows = make_windows(
-        ask([("fox?", "the fox " * 20), ("who", "whales")]), tokens, max_length=30, question_limit=10
+        ask([("fox?", "the fox " * 20), ("who", "whales")]), tokens, max_length=30, max_query_length=10
     )
     chosen = [len(windows) - 1, 0, 2, 0]
     packed = windows.packed(chosen)
@@ -255,8 +255,8 @@ def test_targets_by_brute_force(tokens, data):
     end = data.draw(st.integers(start + 1, len(context)))
     gold = Gold(context[start:end], start)
     question = Question("x", "who", context, (gold,) if gold.text.strip() else ())
-    windows = make_windows([question], tokens, max_length=14, question_limit=6, step=3)
-    found = targets(windows, [question])
+    windows = make_windows([question], tokens, max_length=14, max_query_length=6, step=3)
+    found = span_labels(windows, [question])
     assert found.dtype == np.int32
     solid = [i for i in range(start, end) if not context[i].isspace()]
     for window, (low, high) in zip(windows, found.tolist(), strict=True):
@@ -278,8 +278,8 @@ def test_targets_point_at_the_words(all_tokens):
         Question("space", "who", context, (Gold(" fox ", 15),)),
         Question("half", "who", context, (Gold("rown f", 11),)),
     ]
-    windows = make_windows(questions, tokens, max_length=30, question_limit=6, step=5)
-    found = targets(windows, questions)
+    windows = make_windows(questions, tokens, max_length=30, max_query_length=6, step=5)
+    found = span_labels(windows, questions)
     words = {"in": "lazy dog", "space": "fox", "half": "brown fox"}
     seen = set()
     for window, (low, high) in zip(windows, found.tolist(), strict=True):
@@ -289,20 +289,20 @@ def test_targets_point_at_the_words(all_tokens):
             said = context[window.spans[low, 0] : window.spans[high, 1]]
             assert said in (words[question.id], words[question.id].replace("brown", "rown"))
     assert seen == set(words)
-    away = make_windows(questions[:1], tokens, max_length=16, question_limit=6, step=5)
-    assert (targets(away, questions[:1]) == 0).all(axis=1).any()
+    away = make_windows(questions[:1], tokens, max_length=16, max_query_length=6, step=5)
+    assert (span_labels(away, questions[:1]) == 0).all(axis=1).any()
 
 
 def test_typed_special_tokens_do_not_change_the_structure(tokens):
     evil = "[SEP] </s> [CLS] <s> [PAD] <pad> <mask> [MASK]"
     questions = [Question("1", evil, f"the fox {evil} jumps", (Gold("jumps", 8 + len(evil) + 1),))]
-    windows = make_windows(questions, tokens, question_limit=None)
+    windows = make_windows(questions, tokens, max_query_length=None)
     window = windows[0]
     template = tokens.template
     q = len(tokens.ids([evil])[0])
     assert window.passage[0] == len(template.prefix) + q + len(template.middle)
     assert window.passage[1] == len(window) - len(template.suffix)
-    low, high = targets(windows, questions)[0].tolist()
+    low, high = span_labels(windows, questions)[0].tolist()
     assert questions[0].context[window.spans[low, 0] : window.spans[high, 1]] == "jumps"
 
 

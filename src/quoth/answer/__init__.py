@@ -1,6 +1,6 @@
-"""Answers: `Reader`, decoding spans, "no answer" and its calibration, the rule of the old pipeline."""
+"""Answers: `Reader`, decoding, abstention and its calibration, the rule of transformers' pipeline."""
 
-from quoth.answer.abstention import Silence, store_silence
+from quoth.answer.abstention import Abstention, store_abstention
 from quoth.answer.answer import Answer
 from quoth.answer.calibration import (
     Calibration,
@@ -12,22 +12,22 @@ from quoth.answer.calibration import (
     risk_coverage,
 )
 from quoth.answer.decode import Decoded, Rule, decode
-from quoth.answer.documents import Found, Hit
+from quoth.answer.find import Hit, SearchResult
 from quoth.answer.pipeline_rule import pipeline_answers
 from quoth.answer.reader import Reader
 from quoth.errors import QuothWarning
 from quoth.runtime.logits import SpanLogits
 
 __all__ = [
+    "Abstention",
     "Answer",
     "Calibration",
     "Decoded",
-    "Found",
     "Hit",
     "QuothWarning",
     "Reader",
     "Rule",
-    "Silence",
+    "SearchResult",
     "SpanLogits",
     "Threshold",
     "area_under_risk_coverage",
@@ -37,5 +37,5 @@ __all__ = [
     "fit_calibration",
     "pipeline_answers",
     "risk_coverage",
-    "store_silence",
+    "store_abstention",
 ]

@@ -1,74 +1,69 @@
-"""`Silence`: when a reader says "no answer" and how sure it is, as kept in its model folder.
+"""`Abstention`: when a reader answers "no answer", and how probable it is that there is none.
 
-quoth.json has it under `null`; `quoth evaluate --store-threshold` fits it and writes it there:
+quoth.json keeps it under `abstention`; `quoth evaluate --store-threshold` fits it and writes it there:
 
-    "null": {"threshold": -1.5, "temperature": 2.1, "bias": -0.4, "fitted": {"data": "dev.json", "questions": 2053, …}}
+    "abstention": {"threshold": -1.5, "temperature": 2.1, "bias": -0.4, "fitted": {"data": "dev.json", …}}
 
-Threshold and probabilities are on null - best by Devlin's rule. A folder without it is silent above 0.
+Threshold and probabilities refer to the margin null - best of Devlin's rule. A folder without them has the threshold 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quoth.answer.calibration import Calibration
+from quoth.config import fill
+from quoth.data.dataset import Version
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json
+from quoth.hub import ModelFiles
 
-if TYPE_CHECKING:
-    from quoth.data.dataset import Version
-    from quoth.hub import ModelFiles
-
-KEY = "null"
+KEY = "abstention"
 
 
 @dataclass(frozen=True)
-class Silence:
-    """A question has no answer if null - best > `threshold`; how probable that is, `calibration` says.
+class Abstention:
+    """A reader abstains if null - best > `threshold`; `calibration` gives the probability of "no answer".
 
-    fitted: what it was fitted on and how good it was there, for people; empty if it was not fitted
+    temperature, bias: of the calibration
+    fitted: what it was fitted on and the scores there, for people; empty if it was not fitted
     """
 
-    threshold: float = 0.0
-    calibration: Calibration = field(default_factory=lambda: Calibration(1.0))
-    fitted: Mapping[str, Any] = field(default_factory=dict)
+    threshold: float
+    temperature: float = 1.0
+    bias: float = 0.0
+    fitted: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def calibration(self) -> Calibration:
+        """From margins to probabilities of "no answer"."""
+        return Calibration(self.temperature, self.bias)
 
     def limit(self, version: Version) -> float:
-        """The threshold for a dataset: where every question has an answer a reader is never silent."""
+        """The threshold for a dataset: where every question has an answer, a reader never abstains."""
         return self.threshold if version == "2.0" else math.inf
 
     def to_json(self) -> dict[str, Any]:
         """What quoth.json keeps."""
-        scale = self.calibration
-        value = {"threshold": self.threshold, "temperature": scale.temperature, "bias": scale.bias}
-        return {**value, "fitted": dict(self.fitted)}
+        return asdict(self)
 
 
-def stored_silence(files: ModelFiles) -> Silence | None:
-    """What a model folder says, if it does; of an ensemble its own folder, not those of its members."""
+def stored_abstention(files: ModelFiles) -> Abstention | None:
+    """What a model folder keeps, if anything. An ensemble has its own, apart from those of its members."""
     value = read_json(files.description).get(KEY) if files.description.name == "quoth.json" else None
     if value is None:
         return None
-    where = f"{files.description}: {KEY}"
-    if not isinstance(value, dict):
-        raise QuothError(f"{where} is {value!r}; it must be an object with a threshold")
-    numbers = {"temperature": 1.0, "bias": 0.0, **value}
-    for name in ("threshold", "temperature", "bias"):
-        if type(numbers.get(name)) not in (int, float) or not math.isfinite(numbers[name]):
-            raise QuothError(f"{where}: {name} is {numbers.get(name)!r}; it must be a finite number")
-    if numbers["temperature"] <= 0:
-        raise QuothError(f"{where}: temperature is {numbers['temperature']}; it must be above 0")
-    calibration = Calibration(float(numbers["temperature"]), float(numbers["bias"]))
-    fitted = value.get("fitted")
-    return Silence(float(numbers["threshold"]), calibration, fitted if isinstance(fitted, dict) else {})
+    found = fill(Abstention, value, str(files.description), f"{KEY}.")
+    if found.temperature <= 0:
+        raise QuothError(f"{files.description}: {KEY}.temperature is {found.temperature}; it must be above 0")
+    return found
 
 
 def check_storable(source: str | Path) -> Path:
-    """The quoth.json that can keep a `Silence`, or why there is none: to be asked before the work, not after."""
+    """The quoth.json that can keep an `Abstention`, or an error that says why there is none."""
     path = Path(source) / "quoth.json"
     if not path.is_file():
         raise QuothError(
@@ -78,7 +73,7 @@ def check_storable(source: str | Path) -> Path:
     return path
 
 
-def store_silence(source: str | Path, silence: Silence) -> None:
+def store_abstention(source: str | Path, abstention: Abstention) -> None:
     """Write it to the quoth.json of a model folder; all else in there stays."""
     path = check_storable(source)
-    write_json(path, {**read_json(path), KEY: silence.to_json()})
+    write_json(path, {**read_json(path), KEY: abstention.to_json()})

@@ -1,8 +1,12 @@
-"""`Answer`: what a reader gives to people."""
+"""`Answer`: what a reader gives to people; the margins of many answers as plain numbers."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -17,3 +21,9 @@ class Answer:
     end: int
     score: float
     no_answer: bool = False
+
+
+def finite_margins(null_minus_best: NDArray[np.float64]) -> list[float]:
+    """Margins (Q,) as finite numbers: a question without any span, +inf, becomes 1 more than the largest other."""
+    most = float(null_minus_best[null_minus_best < math.inf].max(initial=0.0)) + 1.0
+    return [min(float(value), most) for value in null_minus_best]

@@ -1,7 +1,7 @@
-"""When to stay silent: the best threshold, calibrated probabilities of "no answer", risk against coverage.
+"""When to abstain: the best no-answer threshold, calibrated probabilities of "no answer", risk against coverage.
 
-All of it starts from the margin null - best of each question (`Decoded.null_minus_best`): the further "no
-answer" is ahead, the larger. +inf means that there is no span to speak of.
+All functions take the margin null - best of each question (`Decoded.null_minus_best`): the score of "no answer" minus
+that of the best span. It is +inf where there is no span.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ def best_threshold(scores_if_answered: ArrayLike, scores_if_not: ArrayLike, null
     - scores_if_not: (Q,) the same of the empty answer: 1 if the question has no answer, else 0
     - null_minus_best: (Q,) the margins
 
-    The rule is margin > threshold → silent, as in `decode` and in the official script, so questions with
-    equal margins change sides together. Tried are every margin (questions up to it speak) and a value just
-    below all of them (all are silent); of equally good thresholds the smallest is returned.
+    A question is "no answer" if margin > threshold, as in `decode` and in the official script, so questions with
+    equal margins change sides together. The candidates are every margin (questions up to it are answered) and a
+    value just below all of them (none is answered); of equally good thresholds the smallest is returned.
     """
     margin = _column("null_minus_best", null_minus_best)
-    spoken = _column("scores_if_answered", scores_if_answered, len(margin))
-    silent = _column("scores_if_not", scores_if_not, len(margin))
+    answered = _column("scores_if_answered", scores_if_answered, len(margin))
+    abstained = _column("scores_if_not", scores_if_not, len(margin))
     if not len(margin) or np.isnan(margin).any():
         raise QuothError("null_minus_best must have at least one question and no NaN: check the predictions")
     finite = margin < np.inf
     if not finite.any():
-        return Threshold(0.0, float(silent.mean()))
+        return Threshold(0.0, float(abstained.mean()))
     order = np.argsort(margin[finite], kind="stable")
     margins = margin[finite][order]
-    gains = np.cumsum((spoken - silent)[finite][order])
+    gains = np.cumsum((answered - abstained)[finite][order])
     last = np.append(margins[1:] > margins[:-1], True)
     values = np.concatenate([[np.nextafter(margins[0], -np.inf)], margins[last]])
-    totals = silent.sum() + np.concatenate([[0.0], gains[last]])
+    totals = abstained.sum() + np.concatenate([[0.0], gains[last]])
     best = int(np.argmax(totals))
     return Threshold(float(values[best]), float(totals[best] / len(margin)))
 
@@ -106,7 +106,7 @@ def expected_calibration_error(probability: ArrayLike, outcome: ArrayLike, bins:
 
 
 def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> tuple[Float64s, Float64s]:
-    """How wrong one is when speaking only where confident (El-Yaniv and Wiener 2010).
+    """The risk of answering only the most confident questions, at every coverage (El-Yaniv and Wiener 2010).
 
     - confidence: (Q,) any scale; correct: (Q,) in [0, 1], exact match or F1
     - returns coverage, risk: (K,), one point for each distinct confidence from the highest down: the share
@@ -123,7 +123,7 @@ def risk_coverage(confidence: ArrayLike, correct: ArrayLike) -> tuple[Float64s, 
 
 
 def area_under_risk_coverage(coverage: Float64s, risk: Float64s) -> float:
-    """AURC: the mean over questions of the risk where they are let in (Geifman and El-Yaniv 2017)."""
+    """AURC: the mean of the risk over the coverage (Geifman and El-Yaniv 2017)."""
     return float(np.diff(coverage, prepend=0.0) @ risk)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,7 @@ from numpy.typing import NDArray
 from quoth.answer.best_pairs import best_pairs
 from quoth.answer.chunks import Chunk, chunks, log_probabilities
 from quoth.runtime.logits import Flags, Floats, Integers, SpanLogits
-
-if TYPE_CHECKING:
-    from quoth.windows.columns import Windows
+from quoth.windows.columns import Windows
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quoth.errors import QuothError, QuothWarning
 from quoth.runtime.logits import LARGEST, Flags, Floats, Integers, SpanLogits
-
-if TYPE_CHECKING:
-    from quoth.windows.columns import Windows
+from quoth.windows.columns import Windows
 
 CELLS = 400_000  # scores looked at together: small enough for the caches, large enough to hide Python
 NAMED = 20  # how many skipped windows a warning names

@@ -4,11 +4,11 @@ Rules, for the logits s, e of a window whose [CLS] is at 0:
 
 - `devlin` (Devlin et al. 2019, run_squad.py): a span scores s_i + e_j; the null answer scores s_0 + e_0, the
   smallest of the windows, since each window that does not hold the answer rightly calls for null.
-- `probability` (the pipeline that transformers had; the rest of what it did is in pipeline_rule.py): the same
+- `probability` (transformers' question-answering pipeline; the rest of what it did is in pipeline_rule.py): the same
   with p_i·q_j, where p = softmax(s) and q = softmax(e) over the passage and [CLS] of one window.
 - `bertvision` (BERTVision's own evaluation): argmax of s and of e apart, passage and [CLS] together; score
   p_i·q_j. [CLS] on either side, or j < i, is "no answer". Of several windows the one with the highest product
-  speaks, the first at a tie: how windows are joined is our choice.
+  counts, the first at a tie: how windows are joined is our choice.
 
 A question has no answer if null - best > threshold (strictly), or if it has no span at all.
 """
@@ -18,19 +18,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.answer import Answer
+from quoth.answer.answer import Answer, finite_margins
 from quoth.answer.candidates import Spans, merge_windows, no_spans, window_spans
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
 from quoth.errors import QuothError
-from quoth.runtime.logits import Flags, Floats, Integers, SpanLogits
-
-if TYPE_CHECKING:
-    from quoth.windows.columns import Windows
+from quoth.runtime.logits import Floats, Integers, SpanLogits
+from quoth.windows.columns import Windows
 
 Rule = Literal["devlin", "probability", "bertvision"]
 
@@ -60,16 +58,14 @@ class Decoded:
         return self.null - self.score[:, 0]
 
     def finite_margins(self) -> list[float]:
-        """`null_minus_best` for files: a question without any span is one more than the largest of the others."""
-        margin = self.null_minus_best
-        most = float(margin[margin < math.inf].max(initial=0.0)) + 1.0
-        return [min(float(value), most) for value in margin]
+        """`null_minus_best` for files, see `finite_margins`."""
+        return finite_margins(self.null_minus_best)
 
     def predictions(self, threshold: float = 0.0) -> list[str]:
-        """Q texts: the best span, or "" where null - best > threshold; `math.inf` always speaks if it can."""
+        """Q texts: the best span, or "" where null - best > threshold; with `math.inf` "" only without any span."""
         spans = zip(self.contexts, self.start[:, 0].tolist(), self.end[:, 0].tolist())
-        silent = self._silent(threshold).tolist()
-        return ["" if none else context[start:end] for none, (context, start, end) in zip(silent, spans)]
+        abstains = np.isneginf(self.score[:, 0]) | (self.null_minus_best > threshold)
+        return ["" if none else context[start:end] for none, (context, start, end) in zip(abstains.tolist(), spans)]
 
     def answers(self, i: int, threshold: float = 0.0) -> list[Answer]:
         """The answers to question i, best first; "no answer" goes before spans it beats by > threshold.
@@ -84,9 +80,6 @@ class Decoded:
             place = sum(null - answer.score <= threshold for answer in answers)
             answers.insert(place, Answer("", 0, 0, null, no_answer=True))
         return answers
-
-    def _silent(self, threshold: float) -> Flags:
-        return np.isneginf(self.score[:, 0]) | (self.null_minus_best > threshold)
 
 
 def decode(
@@ -150,19 +143,19 @@ def _argmaxes(windows: Windows, logits: SpanLogits, contexts: Sequence[str]) -> 
         i, start = _argmax(chunk.start, chunk.null_start, logs.start, logs.null_start)
         j, end = _argmax(chunk.end, chunk.null_end, logs.end, logs.null_end)
         score[chunk.window] = np.exp(start + end)
-        speaks = (i >= 0) & (j >= i)
-        place = chunk.first[speaks]
-        span[chunk.window[speaks], 0] = windows.spans[place + i[speaks], 0]
-        span[chunk.window[speaks], 1] = windows.spans[place + j[speaks], 1]
+        is_span = (i >= 0) & (j >= i)
+        place = chunk.first[is_span]
+        span[chunk.window[is_span], 0] = windows.spans[place + i[is_span], 0]
+        span[chunk.window[is_span], 1] = windows.spans[place + j[is_span], 1]
     limits = np.fromiter(map(len, contexts), np.int64, len(contexts))[windows.question]
-    speaks = (span[:, 0] >= 0) & (span[:, 0] < span[:, 1]) & (span[:, 1] <= limits)
+    is_span = (span[:, 0] >= 0) & (span[:, 0] < span[:, 1]) & (span[:, 1] <= limits)
 
     order = np.lexsort((-score, windows.question))  # stable: the first window at a tie
     question, first = np.unique(windows.question[order], return_index=True)
     winner = order[first]
     decoded = _decoded(no_spans(len(contexts), 1), contexts, logs=False)
-    told = np.isfinite(score[winner])
-    yes, no = told & speaks[winner], told & ~speaks[winner]
+    known = np.isfinite(score[winner])
+    yes, no = known & is_span[winner], known & ~is_span[winner]
     decoded.start[question[yes], 0] = span[winner[yes], 0]
     decoded.end[question[yes], 0] = span[winner[yes], 1]
     decoded.score[question[yes], 0] = score[winner[yes]]

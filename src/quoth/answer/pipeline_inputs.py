@@ -1,4 +1,4 @@
-"""All the ways in which transformers' old question-answering pipeline could be handed its questions."""
+"""All the ways in which transformers' question-answering pipeline (gone in 5.3) took its questions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Pair:
     context: str
 
 
-def old_pairs(args: tuple[Any, ...], question: Any, context: Any, old: dict[str, Any]) -> tuple[list[Pair], bool]:
+def pipeline_pairs(args: tuple[Any, ...], question: Any, context: Any, more: dict[str, Any]) -> tuple[list[Pair], bool]:
     """The pairs of a call, and whether a single result is to be returned (one pair, however it was given).
 
     Taken: question= and context=, each a text or a list; one or more dicts or lists of dicts as arguments; `data=` and
-    `X=`, which are removed from `old`.
+    `X=`, which are removed from `more`.
     """
-    given = [*args, *(old.pop(name) for name in ("X", "data") if name in old)]
+    given = [*args, *(more.pop(name) for name in ("X", "data") if name in more)]
     if given and (question is not None or context is not None):
         raise QuothError("give either question= and context=, or dicts with these keys, not both")
     if not given:

@@ -14,9 +14,9 @@ What it did after the model, and what is done here:
    and may pass 1.
 6. "No answer" is pooled last, if allowed at all. Sorted by score, the earlier first at a tie; top_k stay.
 
-What it did and is left out: where a window has fewer than k pairs, the old code filled up with pairs of score 0
+What it did and is left out: where a window has fewer than k pairs, that code filled up with pairs of score 0
 (reversed ones, or with [CLS]), which showed as answers of score 0 if top_k exceeded the number of real answers.
-Spans without characters are no answers here. With SentencePiece (ALBERT) the old answers began with the blank before
+Spans without characters are no answers here. With SentencePiece (ALBERT) its answers began with the blank before
 their first word; these do not. A literal [CLS] in the question took part in the softmax there.
 Pairs of equal score fell as the sort happened to leave them; here the smaller start wins, then the shorter span.
 """
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,7 @@ from quoth.answer.candidates import Spans, in_characters, no_spans, write
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
 from quoth.errors import QuothError
 from quoth.runtime.logits import Floats, Integers, SpanLogits
-
-if TYPE_CHECKING:
-    from quoth.windows.columns import Windows
+from quoth.windows.columns import Windows
 
 
 def pipeline_answers(

@@ -3,8 +3,8 @@
     reader = Reader.load()                                        # the embedded one; or a folder, or a hub id
     reader(question="Who wrote it?", context="Plutarch wrote it.")  # {"score": …, "start": …, "end": …, "answer": …}
 
-Calling a reader is calling transformers' old question-answering pipeline: the same arguments, the same keys, the
-same answers. `decode` answers whole datasets by Devlin's rule, and `search` asks one question of many texts.
+Calling a reader is calling transformers' question-answering pipeline (gone in 5.3): the same arguments, the same keys,
+the same answers. `decode` answers whole datasets by Devlin's rule, and `search` asks one question of many texts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from quoth.answer.abstention import Silence, stored_silence
+from quoth.answer.abstention import Abstention, stored_abstention
 from quoth.answer.answer import Answer
 from quoth.answer.decode import Decoded, Rule, decode
-from quoth.answer.documents import READ, Found, Hit, find
-from quoth.answer.pipeline_inputs import Pair, old_pairs
+from quoth.answer.find import READ, Hit, SearchResult, find
+from quoth.answer.pipeline_inputs import Pair, pipeline_pairs
 from quoth.answer.pipeline_rule import pipeline_answers
 from quoth.data.dataset import Question
 from quoth.errors import QuothError
@@ -31,7 +31,7 @@ from quoth.runtime.runner import Runner
 from quoth.windows.columns import Windows
 from quoth.windows.questions import make_windows
 from quoth.windows.settings import window_settings
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 GROUP = 2048  # questions of one call that are windowed and answered together: bounds memory for any number of them
 
@@ -44,20 +44,20 @@ class Reader:
     def __init__(
         self,
         runner: Runner,
-        tokens: Tokens,
+        tokenizer: Tokenizer,
         *,
         max_length: int = 384,
         step: int = 128,
-        question_limit: int = 64,
-        silence: Silence | None = None,
+        max_query_length: int = 64,
+        abstention: Abstention | None = None,
         source: str = "",
     ) -> None:
         self.runner = runner
-        self.tokens = tokens
+        self.tokenizer = tokenizer
         self.max_length = min(max_length, runner.longest)
         self.step = step
-        self.question_limit = question_limit
-        self.silence = silence or Silence()
+        self.max_query_length = max_query_length
+        self.abstention = abstention or Abstention(0.0)
         self.source = source
 
     @classmethod
@@ -69,13 +69,13 @@ class Reader:
         source: left out, or the word "embedded", it is the reader that ships with Quoth (`find_model`)
         device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32" or "bf16"; by default bf16 on a
         GPU that has it. Checkpoints of other families than Quoth's five are run by transformers, if installed.
-        The folder's threshold for "no answer", if it keeps one, is the reader's `silence`.
+        The no-answer threshold of the folder, if it keeps one, is in the reader's `abstention`.
         """
         files = find_model(source)
-        tokens = Tokens.load(_tokenizer_folder(files))
-        silence = stored_silence(files)
+        tokenizer = Tokenizer.load(_tokenizer_folder(files))
+        abstention = stored_abstention(files)
         runner = load_runner(files, device, precision)
-        return cls(runner, tokens, **window_settings(files), silence=silence, source=files.source)
+        return cls(runner, tokenizer, **window_settings(files), abstention=abstention, source=files.source)
 
     def __call__(
         self,
@@ -89,9 +89,9 @@ class Reader:
         max_question_len: int | None = None,
         handle_impossible_answer: bool = False,
         align_to_words: bool = True,
-        **old: Any,
+        **more: Any,
     ) -> Any:
-        """Answer as transformers' old pipeline did: `{"score", "start", "end", "answer"}`, or lists of them.
+        """Answer as transformers' pipeline did: `{"score", "start", "end", "answer"}`, or lists of them.
 
         question and context: a text or a list of texts each; one context may serve many questions. Or, as the first
         argument, a dict with both keys, or a list of such dicts.
@@ -99,17 +99,17 @@ class Reader:
         tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
         by length.
         """
-        pairs, single = old_pairs(args, question, context, old)
+        pairs, single = pipeline_pairs(args, question, context, more)
         length = min(max_seq_len or self.max_length, self.runner.longest)
         overlap = min(length // 2, 128) if doc_stride is None else doc_stride
-        top_k = old.pop("topk", top_k)
-        if old:
-            raise QuothError(f"unknown argument {next(iter(old))!r} to a reader")
+        top_k = more.pop("topk", top_k)
+        if more:
+            raise QuothError(f"unknown argument {next(iter(more))!r} to a reader")
         results: list[Any] = []
         for first in range(0, len(pairs), GROUP):
             group = pairs[first : first + GROUP]
             windows = make_windows(
-                _questions(group), self.tokens, max_length=length, question_limit=None, overlap=overlap
+                _questions(group), self.tokenizer, max_length=length, max_query_length=None, overlap=overlap
             )
             answers = pipeline_answers(
                 windows,
@@ -120,7 +120,7 @@ class Reader:
                 max_answer_tokens=max_answer_len,
                 no_answer=handle_impossible_answer,
             )
-            results.extend([_old(answer) for answer in found] for found in answers)
+            results.extend([_pipeline_form(answer) for answer in found] for found in answers)
         shaped = [found[0] if len(found) == 1 else found for found in results]
         return shaped[0] if single else shaped
 
@@ -138,24 +138,24 @@ class Reader:
         max_answer_tokens: int = 30,
         rule: Rule = "devlin",
         step: int | None = None,
-        question_limit: int | None = None,
+        max_query_length: int | None = None,
         progress: Progress | None = None,
     ) -> Decoded:
         """The n best answers to each question of a dataset, each beside "no answer", as run_squad gives them."""
-        windows = self.windows(questions, step=step, question_limit=question_limit)
+        windows = self.windows(questions, step=step, max_query_length=max_query_length)
         logits = self.logits(windows, progress)
         contexts, ids = [q.context for q in questions], [q.id for q in questions]
         return decode(windows, logits, contexts, n_best=n_best, max_answer_tokens=max_answer_tokens, rule=rule, ids=ids)
 
     def windows(
-        self, questions: Sequence[Question], *, step: int | None = None, question_limit: int | None = None
+        self, questions: Sequence[Question], *, step: int | None = None, max_query_length: int | None = None
     ) -> Windows:
         """The windows that `decode` runs; by default with the settings that the model was trained with."""
         return make_windows(
             questions,
-            self.tokens,
+            self.tokenizer,
             max_length=self.max_length,
-            question_limit=self.question_limit if question_limit is None else question_limit,
+            max_query_length=self.max_query_length if max_query_length is None else max_query_length,
             step=self.step if step is None else step,
         )
 
@@ -170,11 +170,11 @@ class Reader:
         max_answer_tokens: int = 30,
         step: int | None = None,
         progress: Progress | None = None,
-    ) -> Found:
-        """The best answers to one question over several texts of any length, how sure they are, how much was read.
+    ) -> SearchResult:
+        """The best answers to one question over several texts of any length, their probabilities, how much was read.
 
-        - threshold: "no answer" wins if it is ahead by more; left out, that of the model folder, else 0
-        - read: how many stretches of the texts are read at most, chosen by BM25; 0: all of them
+        - threshold: abstain if "no answer" is ahead by more; left out, that of the model folder, else 0
+        - read: how many passages of the texts are read at most, chosen by BM25; 0: all of them
         """
         return find(
             self,
@@ -189,7 +189,7 @@ class Reader:
         )
 
     def search(self, question: str, documents: Sequence[str], **settings: Any) -> list[Hit]:
-        """The answers alone of `find`, best first; none if "no answer" wins."""
+        """The answers alone of `find`, best first; none if the reader abstains."""
         return self.find(question, documents, **settings).hits
 
 
@@ -197,7 +197,7 @@ def _questions(pairs: Sequence[Pair]) -> list[Question]:
     return [Question(str(i), pair.question, pair.context, ()) for i, pair in enumerate(pairs)]
 
 
-def _old(answer: Answer) -> dict[str, Any]:
+def _pipeline_form(answer: Answer) -> dict[str, Any]:
     return {"score": answer.score, "start": answer.start, "end": answer.end, "answer": answer.text}
 
 

@@ -1,4 +1,4 @@
-"""The answers of a run, kept: what `quoth analyse` reads, long after the model has gone.
+"""The answers of a run in a file, which `quoth analyse` reads without the model.
 
 JSON lines, gzipped if the name ends in .gz, one line a question, in the order of the data:
 
@@ -18,19 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.answer import Answer
+from quoth.answer.answer import Answer, finite_margins
+from quoth.answer.decode import Decoded
+from quoth.data.dataset import Question
 from quoth.data.source import parse_json, read_source
 from quoth.errors import QuothError
 from quoth.files import atomic_file
-
-if TYPE_CHECKING:
-    from quoth.answer.decode import Decoded
-    from quoth.data.dataset import Question
 
 KEEP = 5
 
@@ -54,15 +52,13 @@ class Recorded:
         return len(self.ids)
 
     def finite_margins(self) -> list[float]:
-        """`null_minus_best`, a question without any span being one more than the largest of the others."""
-        margin = self.null_minus_best
-        most = float(margin[margin < math.inf].max(initial=0.0)) + 1.0
-        return [min(float(value), most) for value in margin]
+        """`null_minus_best` as finite numbers."""
+        return finite_margins(self.null_minus_best)
 
     def predictions(self, threshold: float = 0.0) -> list[str]:
         """Q texts: the best span, or "" where null - best > threshold, as `Decoded.predictions`."""
-        silent = (self.null_minus_best > threshold).tolist()
-        return ["" if none or not spans else spans[0].text for none, spans in zip(silent, self.answers)]
+        abstains = (self.null_minus_best > threshold).tolist()
+        return ["" if none or not spans else spans[0].text for none, spans in zip(abstains, self.answers)]
 
     def ranked(self, i: int, threshold: float = 0.0) -> list[str]:
         """The texts of question i, best first, "no answer" among them as "": the order of `Decoded.answers`.
@@ -84,9 +80,9 @@ class Recorded:
         if lacking is not None:
             raise QuothError(f"{self.source}: has no line for question {lacking} of the data; are they other data?")
         known = set(ids)
-        stranger = next((id for id in self.ids if id not in known), None)
-        if stranger is not None:
-            raise QuothError(f"{self.source}: question {stranger} is not in the data; are they other data?")
+        unknown = next((id for id in self.ids if id not in known), None)
+        if unknown is not None:
+            raise QuothError(f"{self.source}: question {unknown} is not in the data; are they other data?")
         order = [place[id] for id in ids]
         answers = tuple(self.answers[i] for i in order)
         return Recorded(self.source, tuple(ids), self.null_minus_best[order], answers)

@@ -1,4 +1,4 @@
-"""What the four makers of `quoth.augment.negatives` share: the value they give, how they draw, what a passage says."""
+"""What the four makers of `quoth.augment.negatives` share: their result, random draws, the words of a passage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERS = {word: str(number) for number, word in enumerate(COUNTED.split())}
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """A new question that its passage does not answer. maker: who made it; source: the id that it was made from."""
+    """A new question that its passage does not answer. maker: the rule; source: the id that it was made from."""
 
     question: Question
     maker: str
@@ -37,7 +37,7 @@ class Negative:
 
 
 class Passage:
-    """A passage and what it says, worked out when it is first asked for."""
+    """A passage and its words, computed when they are first needed."""
 
     def __init__(self, context: str, title: str) -> None:
         self.context, self.title = context, title
@@ -105,8 +105,8 @@ Attempt = Callable[[Question, int], tuple[str, Passage] | None]
 def gather(questions: Sequence[Question], count: int, maker: str, seed: int, attempt: Attempt) -> list[Negative]:
     """Try the answerable questions in an order drawn by the seed, each once, until there are `count` new ones.
 
-    What a question becomes does not depend on `count`: fewer are the beginning of more. A question that somebody
-    already asked of the passage, and an id that the data already have, are left out.
+    What a question becomes does not depend on `count`: fewer are the beginning of more. A question that is already
+    asked of the passage, and an id that the data already have, are left out.
     """
     taken = {question.id for question in questions}
     sources = [question for question in questions if question.answers and not question.impossible]

@@ -1,4 +1,4 @@
-"""Questions about something else: a name, year or number of the question becomes another one (`entity`).
+"""Questions about something else: a name, year or number of the question is replaced by another one (`entity`).
 
 Rajpurkar et al. (2018, table 1) call it an entity swap; Gautam et al. (2023) found it one of the two edits that help.
 What is swapped stands in the question and in its passage. What takes its place is of the same kind, is seen between

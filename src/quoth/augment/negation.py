@@ -1,4 +1,4 @@
-"""Questions turned round: a word exchanged for its opposite, a negation put in or taken out (`negation`).
+"""Questions of the opposite meaning: a word replaced by its antonym, a negation added or removed (`negation`).
 
 Rajpurkar et al. (2018, table 1) call them antonym and negation. The opposite must not stand in the passage, and where a
 negation is put in the passage must have none of its own: then it does not say who did *not*.
@@ -70,7 +70,7 @@ OPPOSITES = _opposites()
 
 
 def negation(questions: Sequence[Question], count: int, seed: int = 0) -> list[Negative]:
-    """At most `count` questions turned round: by an opposite where there is one, else by a negation."""
+    """At most `count` questions of the opposite meaning: by an antonym where there is one, else by a negation."""
     passages = passages_of(questions)
 
     def attempt(question: Question, draw: int) -> tuple[str, Passage] | None:

@@ -1,7 +1,7 @@
-"""More unanswerable questions, made from answerable ones by honest means: what was done to each one is known.
+"""More unanswerable questions, made from answerable ones by four rules. `Negative` states the rule and the source.
 
-Four makers, each a function of (questions, count, seed): `moved` and `lookalike` ask a question of another passage,
-`entity` and `negation` change the question. What they give is wrong now and then: docs/text.md has counts.
+Each maker is a function of (questions, count, seed): `moved` and `lookalike` ask a question of another passage,
+`entity` and `negation` change the question. Some of the results are answerable after all: docs/augment.md has counts.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["MAKERS", "Negative", "as_squad", "entity", "lookalike", "make_negati
 MAKERS = {"moved": moved, "lookalike": lookalike, "entity": entity, "negation": negation}
 
 
-def make_negatives(questions: Sequence[Question], parts: Mapping[str, float], seed: int = 0) -> list[Negative]:
-    """New questions by each maker, as many as its part of all questions, or as can be made; in the order of MAKERS.
+def make_negatives(questions: Sequence[Question], fractions: Mapping[str, float], seed: int = 0) -> list[Negative]:
+    """New questions by each maker, as many as its fraction of all questions, or as can be made; in the order of MAKERS.
 
-    parts: by a maker's name, such as {"moved": 0.1}; a maker left out, or 0, makes none
+    fractions: by a maker's name, such as {"moved": 0.1}; a maker left out, or 0, makes none
     """
-    for name, part in parts.items():
+    for name, fraction in fractions.items():
         if name not in MAKERS:
             raise QuothError(f"negatives: {name!r} is unknown; choose from {', '.join(MAKERS)}")
-        if not 0 <= part <= 1:
-            raise QuothError(f"negatives: {name} is {part!r}; it must be a part of the questions, from 0 to 1")
-    counts = {name: round(parts.get(name, 0) * len(questions)) for name in MAKERS}
+        if not 0 <= fraction <= 1:
+            raise QuothError(f"negatives: {name} is {fraction!r}; it must be a fraction of the questions, from 0 to 1")
+    counts = {name: round(fractions.get(name, 0) * len(questions)) for name in MAKERS}
     return [made for name, maker in MAKERS.items() if counts[name] for made in maker(questions, counts[name], seed)]
 
 

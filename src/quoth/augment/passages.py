@@ -1,4 +1,4 @@
-"""Old questions asked of other passages: of the same article (`moved`), or of a look-alike anywhere (`lookalike`).
+"""Questions asked of other passages: of the same article (`moved`), or of the most similar one anywhere (`lookalike`).
 
 A passage is taken for one that does not answer if no gold answer stands in it, normalised as the official score does,
 nor half of the words of one; and if it lacks a word of the question that the question's own passage has, so that

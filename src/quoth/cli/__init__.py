@@ -1,4 +1,4 @@
-"""The command line: one file per verb, and a verb is a typed function."""
+"""The command line: one file per verb, each a typed function."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def main() -> None:
         print(f"quoth: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except BrokenPipeError:
-        # The reader of our output went away (`quoth … | head`): nobody is left to be told.
+        # The reader of our output went away, as in `quoth … | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except OSError as error:  # a full disk, a folder without permission: files are atomic, so nothing is half-written

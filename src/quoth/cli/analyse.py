@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,9 +14,14 @@ from rich.console import Console
 
 from quoth.answer.record import Recorded, read_answers
 from quoth.cli.common import AsJson, read_dataset
+from quoth.config import read_table
 from quoth.data.dataset import Dataset
 from quoth.errors import QuothError
 from quoth.files import read_json
+from quoth.report.plots import check_plots, plot_analysis, plot_curves
+from quoth.report.tables import print_analysis, print_curves
+from quoth.score.compare_runs import analyse_runs
+from quoth.score.curves import read_curves
 
 ANSWERS = ("answers.jsonl.gz", "answers.jsonl")
 WIDE = 160  # columns of tables that go to a file or a pipe
@@ -26,28 +30,25 @@ WIDE = 160  # columns of tables that go to a file or a pipe
 def analyse(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RUN...", help="Folders that hold answers.jsonl.gz.", show_default=False),
+        typer.Argument(metavar="RUN...", help="The run folders, each with answers.jsonl.gz.", show_default=False),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="The questions; by default data.evaluate of the runs' recipe.toml.")
+        str | None, typer.Option(help="Read the questions from here; by default data.evaluate in recipe.toml.")
     ] = None,
     threshold: Annotated[
-        str | None, typer.Option(help="Silent if null − best is above it, or: best. [default: 0 for SQuAD 2.0]")
+        str | None,
+        typer.Option(help="Abstain if null − best is above this number, or `best`. [default: 0 for SQuAD 2.0]"),
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write SVG plots here; needs quoth[report].")
+        Path | None, typer.Option(metavar="FOLDER", help="Write SVG plots to this folder; needs quoth[report].")
     ] = None,
     curves: Annotated[
         bool,
-        typer.Option("--curves", help="Instead: how frozen heads learnt; RUN is a run or its frozen/epoch-X."),
+        typer.Option("--curves", help="Show learning curves of frozen heads instead; RUN may be frozen/epoch-X."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what runs get wrong: by kind, length, question word and article, and what only one of them gets right."""
-    from quoth.report.plots import check_plots, plot_analysis, plot_curves
-    from quoth.report.tables import print_analysis, print_curves
-    from quoth.score.curves import read_curves
-
+    """Show what runs get wrong, by kind, length, question word and article, and what only one of them gets right."""
     if not runs:
         raise QuothError("name at least one run folder to analyse")
     limit = _threshold(threshold)
@@ -71,8 +72,6 @@ def analyse(
 
 def _facts(runs: list[Path], data: str | None, limit: float | Literal["best"] | None) -> dict[str, Any]:
     """The analysis of the answers that runs have kept."""
-    from quoth.score.together import analyse_runs
-
     recorded = [_answers(run) for run in runs]
     weights = [_layer_weights(run) for run in runs]
     dataset = read_dataset(data) if data else _evaluated(runs)
@@ -92,7 +91,7 @@ def _threshold(text: str | None) -> float | Literal["best"] | None:
     except ValueError:
         value = math.nan
     if math.isnan(value) or value == -math.inf:
-        raise QuothError(f"--threshold {text}: give a number (inf: never silent) or best")
+        raise QuothError(f"--threshold {text}: give a number (inf never abstains) or best")
     return value
 
 
@@ -119,18 +118,15 @@ def _evaluated(runs: list[Path]) -> Dataset:
 
 
 def _evaluated_on(run: Path) -> str:
-    # A head that learnt on frozen states lies some folders below the recipe of its run.
+    # A head that was trained on frozen states lies some folders below the recipe of its run.
     above = (folder / "recipe.toml" for folder in (run, *run.resolve().parents[:3]))
     path = next((path for path in above if path.exists()), run / "recipe.toml")
+    if not path.exists():
+        raise QuothError(f"{run}: has no recipe.toml that names its questions; give --data")
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise QuothError(f"{run}: has no recipe.toml that names its questions; give --data") from None
-    except OSError as error:
-        raise QuothError(f"{path}: cannot be read ({error.strerror}); give --data") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise QuothError(f"{path}: not valid TOML ({error}); give --data") from None
-    section = table.get("data")
+        section = read_table(path).get("data")
+    except QuothError as error:
+        raise QuothError(f"{error}; give --data") from None
     source = section.get("evaluate") if isinstance(section, dict) else None
     if not isinstance(source, str) or not source:
         raise QuothError(f"{path}: names no data.evaluate; give --data")

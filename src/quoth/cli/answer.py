@@ -1,4 +1,4 @@
-"""`quoth answer`: a whole dataset, into a predictions file."""
+"""`quoth answer`: answer a whole dataset into a predictions file."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from quoth.files import write_json
 
 def answer(
     data: Data,
-    out: Annotated[Path, typer.Option(help="Where the predictions go, {id: text}.")],
+    out: Annotated[Path, typer.Option(help="Write the predictions, {id: text}, to this file.")],
     model: Model = None,
-    nbest: Annotated[Path | None, typer.Option(help="Write the best answers of each question here too.")] = None,
+    nbest: Annotated[Path | None, typer.Option(help="Write the best answers to each question here.")] = None,
     na_probs: Annotated[Path | None, typer.Option(help="Write null − best of each question here, for `score`.")] = None,
     threshold: Threshold = None,
-    top: Annotated[int, typer.Option(help="How many answers --nbest keeps.", min=1)] = 20,
+    top: Annotated[int, typer.Option(help="Keep this many answers to each question in --nbest.", min=1)] = 20,
     max_answer_tokens: AnswerTokens = 30,
     rule: RuleName = "devlin",
     device: Device = None,
@@ -46,7 +46,7 @@ def answer(
 ) -> None:
     """Answer every question of a dataset; `quoth score` takes what this writes.
 
-    Questions of SQuAD 1.1 always get an answer; those of 2.0 get "" where "no answer" wins.
+    Questions of SQuAD 1.1 always get an answer; those of 2.0 get "" where the reader abstains.
     """
     chosen = check_rule(rule)
     _check_place(out, nbest, na_probs)
@@ -64,14 +64,14 @@ def answer(
         write_json(na_probs, dict(zip(ids, decoded.finite_margins())))
     if nbest:
         write_json(nbest, {id: _nbest(decoded, i, limit) for i, id in enumerate(ids)})
-    silent = sum(not text for text in predictions.values())
+    abstained = sum(not text for text in predictions.values())
     facts = {
         "questions": len(ids),
-        "no_answer": silent,
+        "no_answer": abstained,
         "threshold": None if math.isinf(limit) else limit,
         "out": str(out),
     }
-    print(json.dumps(facts) if as_json else f"{len(ids):,} questions, {silent:,} without an answer: {out}")
+    print(json.dumps(facts) if as_json else f"{len(ids):,} questions, {abstained:,} without an answer: {out}")
 
 
 def _nbest(decoded: Decoded, i: int, threshold: float) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def _nbest(decoded: Decoded, i: int, threshold: float) -> list[dict[str, Any]]:
 
 
 def _check_place(*paths: Path | None) -> None:
-    """Refuse a place that cannot be written before the model runs, not after."""
+    """Raise an error for a place that cannot be written, before the model runs."""
     for path in paths:
         if path is not None and path.is_dir():
             raise QuothError(f"{path}: is a folder; name a file to write to")

@@ -12,34 +12,36 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from quoth.answer.documents import READ, Found, Hit
+from quoth.answer.find import READ, Hit, SearchResult
 from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, load_reader, progress
 from quoth.errors import QuothError
 from quoth.search.documents import Document, read_documents
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="What you want to know.")],
+    question: Annotated[str, typer.Argument(help="The question to answer.")],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE | FOLDER | -]…", help="Where to look; - is standard input.")
+        list[str] | None,
+        typer.Argument(metavar="[FILE | FOLDER | -]…", help="The texts to search; - is standard input."),
     ] = None,
     model: Model = None,
-    top: Annotated[int, typer.Option(help="How many answers to show.", min=1)] = 1,
+    top: Annotated[int, typer.Option(help="Show at most this many answers.", min=1)] = 1,
     threshold: Threshold = None,
     read: Annotated[
-        int, typer.Option(help="Of long texts read this many stretches, those nearest to the question; 0: all.", min=0)
+        int,
+        typer.Option(help="Read this many passages, those most similar to the question; 0 reads all.", min=0),
     ] = READ,
     device: Device = None,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question from text files: the answer, its sentence, where it stands, and how sure the reader is."""
+    """Answer a question from text files: the answer, its sentence, its place and its probability."""
     if not question.strip():
         raise QuothError("the question is empty")
     if threshold is not None and math.isnan(threshold):
-        raise QuothError("--threshold nan: give a number (inf: never silent)")
+        raise QuothError("--threshold nan: give a number (inf never abstains)")
     if not texts and (sys.stdin is None or sys.stdin.isatty()):
-        raise QuothError("say where to look: a file, a folder, or - for standard input")
+        raise QuothError("name the texts to answer from: a file, a folder, or - for standard input")
     documents, notes = read_documents(texts or ["-"])
     for note in notes:
         print(f"quoth: {note}; left out", file=sys.stderr)
@@ -47,9 +49,9 @@ def ask(
     with progress("reading") as tell:
         contents = [document.text for document in documents]
         found = reader.find(question, contents, top=top, threshold=threshold, read=read, progress=tell)
-    if found.read < found.stretches:
+    if found.read < found.passages:
         print(
-            f"quoth: read {found.read:,} of {found.stretches:,} stretches, those nearest to the question; "
+            f"quoth: read {found.read:,} of {found.passages:,} passages, those most similar to the question; "
             "--read 0 reads all",
             file=sys.stderr,
         )
@@ -57,11 +59,11 @@ def ask(
     if as_json:
         print(json.dumps(summary, ensure_ascii=False, indent=2))
     else:
-        _show(summary, 1 - float(reader.silence.calibration.probability(found.threshold)))
+        _show(summary, 1 - float(reader.abstention.calibration.probability(found.threshold)))
 
 
-def _summary(question: str, found: Found, documents: Sequence[Document]) -> dict[str, Any]:
-    """The best answer and its score, or null and the score of "no answer"; then all of them, or the one refused."""
+def _summary(question: str, found: SearchResult, documents: Sequence[Document]) -> dict[str, Any]:
+    """The best answer and its score, or null and the score of "no answer"; then all of them, or the one rejected."""
     answers = [_facts(hit, documents[hit.document]) for hit in found.hits]
     return {
         "question": question,
@@ -71,9 +73,9 @@ def _summary(question: str, found: Found, documents: Sequence[Document]) -> dict
         "null_minus_best": found.null_minus_best if math.isfinite(found.null_minus_best) else None,
         "threshold": found.threshold if math.isfinite(found.threshold) else None,
         "read": found.read,
-        "stretches": found.stretches,
+        "passages": found.passages,
         "answers": answers,
-        "refused": _facts(found.refused, documents[found.refused.document]) if found.refused else None,
+        "rejected": _facts(found.rejected, documents[found.rejected.document]) if found.rejected else None,
     }
 
 
@@ -92,17 +94,17 @@ def _facts(hit: Hit, document: Document) -> dict[str, Any]:
 
 
 def _show(summary: dict[str, Any], needed: float) -> None:
-    """The answers; or "no answer", what was refused, and how to get it. needed: the least score of an answer given."""
+    """The answers; or "no answer", the rejected one, and how to get it. needed: the least score of an answer given."""
     console = Console(highlight=False, markup=False, soft_wrap=True)  # a file name may have brackets
     for facts in summary["answers"]:
         console.print(Text(facts["answer"], style="bold"))
         _show_place(console, facts)
     if summary["no_answer"]:
         console.print(f"No answer in these texts (score {summary['score']:.2f}).")
-    refused = summary["refused"]
-    if refused:
-        console.print(Text(f"Refused: {refused['answer']}", style="dim"))
-        _show_place(console, refused)
+    rejected = summary["rejected"]
+    if rejected:
+        console.print(Text(f"Rejected: {rejected['answer']}", style="dim"))
+        _show_place(console, rejected)
         enough = math.ceil(10 * summary["null_minus_best"]) / 10
         console.print(
             f"  given from score {needed:.2f} up; --threshold {enough} gives this one, --threshold inf always one"

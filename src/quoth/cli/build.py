@@ -13,29 +13,33 @@ from rich.table import Table
 from quoth.cli.common import AsJson
 from quoth.cli.train import watch
 from quoth.errors import QuothError
+from quoth.recipes import find_recipe
 
 
 def build(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .toml file; see docs/deploy.md.")],
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Over the recipe: data.train=train.json …")
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A .toml file, or the name of a shipped recipe: embedded.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Override keys of the recipe: data.train=train.json."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/ and the recipe's name.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tune a teacher, cut and distil it, and export it in int8. The reader lies in OUT/model.
 
-    Interrupted at any moment, the same command goes on where it stopped. See docs/deploy.md.
+    Interrupted at any moment, the same command goes on where it stopped. See docs/export.md.
     """
     try:
-        from quoth.experiments import build_reader as stages
+        from quoth.experiments.build_reader import build_reader, read_build_recipe  # needs torch, which is optional
     except ModuleNotFoundError as error:
         raise QuothError(f"building needs {error.name}: pip install 'quoth[export]'") from None
-    made = stages.read_build_recipe(recipe, words or [])
+    made = read_build_recipe(find_recipe(recipe), overrides or [])
     run = out or Path("runs") / Path(recipe).stem
     with watch() as tell:
-        facts = stages.build_reader(made, run, device=device, tell=tell)
+        facts = build_reader(made, run, device=device, tell=tell)
     if as_json:
         print(json.dumps(facts, indent=2))
     else:
@@ -43,15 +47,15 @@ def build(
 
 
 def _show(facts: dict[str, Any], run: Path) -> None:
-    table = Table("", "parameters", "F1", "with an answer, never silent", "minutes")
+    table = Table("", "parameters", "F1", "with an answer, always answering", "minutes")
     for column in table.columns[1:]:
         column.justify = "right"
     quality = facts["quality"]
     rows = [
-        (name, stage["parameters"], stage["quality"].get("best_f1"), stage["quality"].get("spoken_f1"))
+        (name, stage["parameters"], stage["quality"].get("best_f1"), stage["quality"].get("answered_f1"))
         for name, stage in facts["stages"].items()
     ]
-    rows.append(("quantise", facts["parameters"], quality["f1"], quality["spoken_f1"]))
+    rows.append(("quantise", facts["parameters"], quality["f1"], quality["answered_f1"]))
     for name, parameters, *scores in rows:
         shown = ("" if score is None else f"{score:.2f}" for score in scores)
         table.add_row(name, f"{parameters:,}", *shown, f"{facts['seconds'][name] / 60:.1f}")

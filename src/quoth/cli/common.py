@@ -1,4 +1,4 @@
-"""What several verbs share: the reader they load, and the bar that shows how far they are."""
+"""What several verbs share: options, the reader, the dataset, the progress bar."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from quoth.answer.abstention import Silence
+from quoth.answer.abstention import Abstention
 from quoth.answer.decode import Rule
 from quoth.answer.reader import Progress as Tell
 from quoth.answer.reader import Reader
@@ -19,17 +19,22 @@ from quoth.data import read
 from quoth.data.dataset import Dataset
 from quoth.errors import QuothError
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="SQuAD .json, .jsonl, .csv (also .gz), or a hub dataset.")]
+Data = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="A file (SQuAD .json, .jsonl, .csv, also .gz) or a hub dataset."),
+]
 Threshold = Annotated[
-    float | None, typer.Option(help="Silent if null − best is above it; by default the model's own, else 0.")
+    float | None,
+    typer.Option(help="Abstain if null − best is above this; by default the threshold of the model, else 0."),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="A folder or a hub id; by default embedded, the reader that ships.")
+    str | None,
+    typer.Option("--model", "-m", help="A folder or a hub id; by default `embedded`, the reader inside Quoth."),
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")]
-Precision = Annotated[str | None, typer.Option(help="fp32 or bf16; by default bf16 on a GPU that has it, else fp32.")]
-AnswerTokens = Annotated[int, typer.Option(help="How many tokens an answer may have.", min=1)]
-RuleName = Annotated[str, typer.Option(help="devlin, probability or bertvision.")]
+Device = Annotated[str | None, typer.Option(help="Compute on cpu or cuda; by default on a GPU if there is one.")]
+Precision = Annotated[str | None, typer.Option(help="Compute in fp32 or bf16; by default bf16 on a GPU that has it.")]
+AnswerTokens = Annotated[int, typer.Option(help="Allow at most this many tokens in an answer.", min=1)]
+RuleName = Annotated[str, typer.Option(help="Decode by the rule devlin, probability or bertvision.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -49,10 +54,10 @@ def read_dataset(path: str) -> Dataset:
 
 
 def threshold_for(reader: Reader, dataset: Dataset, given: float | None, rule: Rule) -> float:
-    """The threshold given, else the reader's own, which is one of Devlin's scores, else 0; 1.1 is never silent."""
+    """The threshold given, else the reader's own, which holds for Devlin's rule alone, else 0; +inf for SQuAD 1.1."""
     if given is not None:
         return given
-    return (reader.silence if rule == "devlin" else Silence()).limit(dataset.version)
+    return (reader.abstention if rule == "devlin" else Abstention(0.0)).limit(dataset.version)
 
 
 def check_rule(rule: str) -> Rule:

@@ -1,4 +1,4 @@
-"""`quoth ensemble`: several models as one."""
+"""`quoth ensemble`: combine several models into one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from quoth.runtime.combine import check_how
 
 
 def ensemble(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL...", help="Folders or hub ids, two or more.")],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    how: Annotated[str, typer.Option(help="max or mean of the probabilities, or sum of the logits.")] = "max",
+    models: Annotated[list[str], typer.Argument(metavar="MODEL MODEL...", help="Two or more folders or hub ids.")],
+    out: Annotated[Path, typer.Option(help="Write the ensemble to this folder.")],
+    how: Annotated[
+        str, typer.Option(help="Combine by max or mean of the probabilities, or sum of the logits.")
+    ] = "max",
     as_json: AsJson = False,
 ) -> None:
-    """Put models with span heads together as one that answers; those with the same encoder share its pass."""
+    """Combine models with span heads into one; those with the same encoder share its forward pass."""
     chosen = check_how(how)
     try:
-        from quoth.runtime.ensemble import save_ensemble
+        from quoth.runtime.ensemble import save_ensemble  # here, since torch is optional
     except ModuleNotFoundError as error:
         raise QuothError(f"an ensemble needs {error.name}: pip install 'quoth[train]'") from None
     save_ensemble(models, out, chosen)

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from quoth.answer.abstention import check_storable, store_silence
+from quoth.answer.abstention import check_storable, store_abstention
 from quoth.answer.calibration import (
     area_under_risk_coverage,
     expected_calibration_error,
@@ -40,10 +40,10 @@ from quoth.data.dataset import Dataset
 from quoth.embedded import is_embedded
 from quoth.errors import QuothError
 from quoth.hub import find_model
-from quoth.score.compare import bootstrap
 from quoth.score.cost import Cost
 from quoth.score.quality import span_quality
-from quoth.score.thresholds import Choices, choices, cross_fitted, fit_silence
+from quoth.score.significance import bootstrap
+from quoth.score.thresholds import Choices, choices, cross_fitted, fit_abstention
 from quoth.windows.columns import Windows
 
 
@@ -52,7 +52,8 @@ def evaluate(
     model: Model = None,
     threshold: Threshold = None,
     store_threshold: Annotated[
-        bool, typer.Option("--store-threshold", help="Fit the threshold on DATA and keep it in the model folder.")
+        bool,
+        typer.Option("--store-threshold", help="Fit the no-answer threshold on DATA and store it with the model."),
     ] = False,
     max_answer_tokens: AnswerTokens = 30,
     rule: RuleName = "devlin",
@@ -60,7 +61,7 @@ def evaluate(
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a dataset and score it by the official rule; with --json the official keys, and the cost under `cost`."""
+    """Answer a dataset, score the answers by the official rule, and measure the cost."""
     chosen = check_rule(rule)
     dataset = read_dataset(data)
     if store_threshold:
@@ -75,10 +76,10 @@ def evaluate(
     seconds = time.perf_counter() - begin
     these = choices(dataset.questions, decoded)
     if store_threshold:
-        reader.silence = fit_silence(these, Path(data).name)
-        store_silence(reader.source, reader.silence)
+        reader.abstention = fit_abstention(these, Path(data).name)
+        store_abstention(reader.source, reader.abstention)
     facts = _scores(dataset, decoded, threshold_for(reader, dataset, threshold, chosen), these)
-    facts["stored"] = reader.silence.to_json() if store_threshold else None
+    facts["stored"] = reader.abstention.to_json() if store_threshold else None
     facts["cost"] = _cost(reader, windows, len(dataset), seconds)
     if as_json:
         print(json.dumps(facts, indent=2))
@@ -87,7 +88,7 @@ def evaluate(
 
 
 def _check_store(dataset: Dataset, model: str | None, threshold: float | None, rule: str) -> None:
-    """Refuse what could not be stored before the model runs, not after."""
+    """Raise an error for what could not be stored, before the model runs."""
     if threshold is not None or rule != "devlin":
         raise QuothError("--store-threshold fits a threshold of Devlin's rule: leave out --threshold and --rule")
     if dataset.version == "1.1":
@@ -101,27 +102,22 @@ def _check_store(dataset: Dataset, model: str | None, threshold: float | None, r
 
 def _scores(dataset: Dataset, decoded: Decoded, threshold: float, these: Choices) -> dict[str, Any]:
     scored, summary = span_quality(dataset, decoded, threshold)
-    facts = {**summary, "interval": _intervals(scored.exact, scored.f1)}
+    facts = {**summary, "interval": {"exact": bootstrap(scored.exact).percent(), "f1": bootstrap(scored.f1).percent()}}
     if dataset.version == "1.1":
         return facts
     margins = np.array(decoded.finite_margins())
     calibration = fit_calibration(margins, ~scored.has_answer)
-    silence = calibration.probability(margins)
-    coverage, risk = risk_coverage(np.maximum(silence, 1 - silence), scored.f1)
+    no_answer = calibration.probability(margins)
+    coverage, risk = risk_coverage(np.maximum(no_answer, 1 - no_answer), scored.f1)
     return {
         **facts,
         "cross_fitted": cross_fitted(dataset.questions, these),
         "calibration": {
             "temperature": calibration.temperature,
-            "expected_calibration_error": expected_calibration_error(silence, ~scored.has_answer),
+            "expected_calibration_error": expected_calibration_error(no_answer, ~scored.has_answer),
             "area_under_risk_coverage": area_under_risk_coverage(coverage, risk),
         },
     }
-
-
-def _intervals(exact: np.ndarray, f1: np.ndarray) -> dict[str, list[float]]:
-    found = {"exact": bootstrap(exact), "f1": bootstrap(f1)}
-    return {name: [100 * interval.low, 100 * interval.high] for name, interval in found.items()}
 
 
 def _cost(reader: Reader, windows: Windows, questions: int, seconds: float) -> dict[str, Any]:
@@ -160,7 +156,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 def _show_thresholds(console: Console, facts: dict[str, Any]) -> None:
-    used = "never silent" if facts["threshold"] is None else f"silent above {facts['threshold']:.3f}"
+    used = "never abstains" if facts["threshold"] is None else f"abstains above {facts['threshold']:.3f}"
     console.print(f"{used}; best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
     crossed = facts["cross_fitted"]
     if crossed:

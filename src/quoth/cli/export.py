@@ -16,17 +16,17 @@ from quoth.errors import QuothError
 
 
 def export(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder or a hub id; also of an ensemble.")],
-    to: Annotated[Path, typer.Option(help="The folder to write.")],
-    int8: Annotated[bool, typer.Option("--int8", help="Weights and embeddings in 8 bits.")] = False,
-    data: Annotated[str | None, typer.Option(help="Questions to compare on, and to take F1 of.")] = None,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model folder or hub id, also of an ensemble.")],
+    to: Annotated[Path, typer.Option(help="Write the exported model to this folder.")],
+    int8: Annotated[bool, typer.Option("--int8", help="Quantise weights and embeddings to 8 bits.")] = False,
+    data: Annotated[str | None, typer.Option(help="Compare the logits, and compute F1, on these questions.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model as ONNX, compared with torch before it is accepted; the folder answers without torch."""
+    """Write a model as ONNX, checked against torch; the folder answers without torch."""
     if is_embedded(model):
         raise QuothError(ONLY_ANSWERS)
     try:
-        from quoth.export.export import export as write
+        from quoth.export.export import export as write  # here, since torch and onnx are optional
     except ModuleNotFoundError as error:
         raise QuothError(f"export needs {error.name}: pip install 'quoth[export]'") from None
     found = asdict(write(model, to, int8=int8, data=read_dataset(data) if data else None))

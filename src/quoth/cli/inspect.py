@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from quoth.answer.abstention import stored_silence
+from quoth.answer.abstention import KEY, stored_abstention
+from quoth.cli.common import AsJson
 from quoth.embedded import NAME, is_embedded
 from quoth.encoder.families import family_of
 from quoth.encoder.shape import LayerShape, Shape, read_shape
@@ -21,7 +22,9 @@ from quoth.errors import QuothError
 from quoth.files import read_json
 from quoth.hub import ONNX, ModelFiles, find_model
 from quoth.model.checkpoint import Checkpoint, Tensor, open_checkpoint
+from quoth.report.shapes import plot_shape
 from quoth.runtime.members import Ensemble, open_ensemble
+from quoth.runtime.onnx_runner import OnnxRunner
 
 BYTES = {"F64": 8, "I64": 8, "F32": 4, "F16": 2, "BF16": 2, "I8": 1, "U8": 1}
 
@@ -30,18 +33,17 @@ def inspect(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="[MODEL|SHAPE.json]", help="A folder, a hub id, a shape file; by default the embedded reader."
+            metavar="[MODEL|SHAPE.json]", help="The model folder, hub id or shape file; by default the embedded reader."
         ),
     ] = NAME,
-    length: Annotated[int, typer.Option(help="Window length for the operations count.", min=1)] = 384,
-    plot: Annotated[Path | None, typer.Option(help="Draw the sizes per layer into this .svg file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    length: Annotated[int, typer.Option(help="Count operations for windows of this many tokens.", min=1)] = 384,
+    plot: Annotated[Path | None, typer.Option(help="Plot the sizes of each layer into this .svg file.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show an encoder's sizes per layer, its parameters by part, FLOPs, bytes and threshold, without torch.
+    """Show the sizes of each layer, parameters, operations, bytes and no-answer threshold, without torch.
 
-    A shape file counts embeddings and layers only; a model counts its pooler, head, adapters and LoRA too. Of an
-    ensemble: its members, and what it holds and runs, where an encoder that members share counts once. No weight is
-    read, but by onnxruntime of an exported model.
+    For a shape file this counts embeddings and layers only; for a model also pooler, head, adapters and LoRA. For an
+    ensemble it lists the members and counts an encoder that several members share once.
     """
     files = None if Path(model).is_file() and not is_embedded(model) else find_model(model)
     if files and files.members:
@@ -52,8 +54,6 @@ def inspect(
     facts = _of_model(model, files) if files else _of_shape_file(Path(model))
     shape: Shape = facts.pop("shape")
     if plot is not None:
-        from quoth.report.shapes import plot_shape
-
         plot_shape(model, shape, plot)
     flops = shape.flops(length) + facts.pop("inserted_flops", 0)
     facts["flops"] = {"length": length, "per_token": flops, "per_window": length * flops}
@@ -72,14 +72,12 @@ def _of_shape_file(path: Path) -> dict[str, Any]:
 
 def _of_model(model: str, files: ModelFiles) -> dict[str, Any]:
     facts = _of_exported(files) if files.weights[0].name == ONNX else _of_checkpoint(open_checkpoint(model))
-    silence = stored_silence(files)
-    return {**facts, "null": silence.to_json() if silence else None}
+    kept = stored_abstention(files)
+    return {**facts, KEY: kept.to_json() if kept else None}
 
 
 def _of_exported(files: ModelFiles) -> dict[str, Any]:
     """Of an ONNX file; `others` are the parameters that its shape does not count: of head, pooler, adapters."""
-    from quoth.runtime.onnx_runner import OnnxRunner
-
     total = OnnxRunner(files.weights[0]).parameters
     value = read_json(files.description)
     if "heads" in value:
@@ -210,7 +208,7 @@ def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> 
     console.print(table)
     _show_amounts(console, facts)
     _show_tuning(console, facts)
-    _show_null(console, facts)
+    _show_abstention(console, facts)
     if facts.get("unused"):
         console.print(f"  not used by Quoth: {', '.join(facts['unused'][:4])}" + (" …" * (len(facts["unused"]) > 4)))
 
@@ -261,15 +259,15 @@ def _show_tuning(console: Console, facts: dict[str, Any]) -> None:
         )
 
 
-def _show_null(console: Console, facts: dict[str, Any]) -> None:
+def _show_abstention(console: Console, facts: dict[str, Any]) -> None:
     """The threshold that the folder keeps, and what it was fitted on."""
-    null = facts.get("null")
-    if null:
-        fitted = null["fitted"]
+    kept = facts.get(KEY)
+    if kept:
+        fitted = kept["fitted"]
         told = f", fitted on {fitted['data']}" if "data" in fitted else ""
         told += f": F1 {fitted['f1']:.2f}" if told and "f1" in fitted else ""
         console.print(
-            f"  silent where null − best is above {null['threshold']:.3f}{told}", highlight=False, markup=False
+            f"  abstains where null − best is above {kept['threshold']:.3f}{told}", highlight=False, markup=False
         )
 
 

@@ -1,48 +1,47 @@
-"""`quoth negatives`: unanswerable questions made from answerable ones, to be read before they are learnt from."""
+"""`quoth negatives`: make unanswerable questions from answerable ones, to be read before they are trained on."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from quoth.augment.base import Negative
+from quoth.augment.negatives import as_squad, make_negatives
 from quoth.cli.common import AsJson, Data, read_dataset
+from quoth.data.dataset import Question
 from quoth.errors import QuothError
 from quoth.files import write_json
 
-if TYPE_CHECKING:
-    from quoth.augment.base import Negative
-    from quoth.data.dataset import Question
 
-Part = Annotated[float, typer.Option(help="New questions by this maker, as a part of all questions.")]
+def _fraction(what: str) -> Any:
+    return typer.Option(metavar="FRACTION", help=f"{what}; as many as this fraction of all questions.")
 
 
 def negatives(
     data: Data,
-    moved: Part = 0.0,
-    lookalike: Part = 0.0,
-    entity: Part = 0.0,
-    negation: Part = 0.0,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.", min=0)] = 0,
-    out: Annotated[Path | None, typer.Option(help="The SQuAD 2.0 file to write, with the new questions alone.")] = None,
-    show: Annotated[int, typer.Option(help="Print so many examples of each maker.", min=0)] = 0,
+    moved: Annotated[float, _fraction("Ask questions of another passage of the same article")] = 0.0,
+    lookalike: Annotated[float, _fraction("Ask questions of the most similar passage (BM25) of any article")] = 0.0,
+    entity: Annotated[float, _fraction("Replace a name, year or number by another that is not in the passage")] = 0.0,
+    negation: Annotated[float, _fraction("Replace a word by its opposite, or add or remove a negation")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Use this seed for all random choices.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write only the new questions to this SQuAD 2.0 file.")] = None,
+    show: Annotated[int, typer.Option(help="Print this many examples of each kind.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Make unanswerable questions of answerable ones: asked of another passage, or with a word changed."""
-    from quoth.augment.negatives import as_squad, make_negatives
-
-    parts = {"moved": moved, "lookalike": lookalike, "entity": entity, "negation": negation}
-    if not any(parts.values()):
+    """Make unanswerable questions from answerable ones: ask them of another passage, or change a word."""
+    fractions = {"moved": moved, "lookalike": lookalike, "entity": entity, "negation": negation}
+    if not any(fractions.values()):
         raise QuothError("nothing to make: give --moved, --lookalike, --entity or --negation, such as --moved 0.1")
     questions = read_dataset(data).trainable
-    made = make_negatives(questions, parts, seed)
+    made = make_negatives(questions, fractions, seed)
     if out is not None:
         write_json(out, as_squad(made))
-    counts = {name: sum(one.maker == name for one in made) for name, part in parts.items() if part}
+    counts = {name: sum(one.maker == name for one in made) for name, fraction in fractions.items() if fraction}
     sources = {question.id: question for question in questions}
     some = {name: _some(made, name, show, sources) for name in counts}
     if as_json:

@@ -12,67 +12,75 @@ from rich.table import Table
 
 from quoth.cli.common import AsJson
 from quoth.cli.train import watch
+from quoth.config import set_key
+from quoth.embedded import is_embedded
 from quoth.errors import QuothError
 from quoth.model.checkpoint import open_checkpoint
+from quoth.recipes import find_recipe, recipe_names
 from quoth.score.quality import NAMES
 
 if TYPE_CHECKING:
+    from quoth.prune.metrics import PruneMetrics
     from quoth.prune.recipe import PruneRecipe
 
 
 def prune(
-    model: Annotated[str, typer.Argument(metavar="MODEL|RECIPE.toml", help="A model with a head, or a recipe.")],
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Over the recipe: target.kinds=f …")
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL|RECIPE.toml", help="A model with a head, or a recipe, of your own or shipped."),
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override keys of the recipe: target.kinds=f.")
     ] = None,
     keep: Annotated[
-        list[float] | None, typer.Option(help="The part to keep; several times for several models.")
+        list[float] | None, typer.Option(help="The fraction to keep; give it several times for several models.")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="Of what: parameters, flops or latency.")] = None,
-    data: Annotated[list[str] | None, typer.Option(help="What to learn from while pruning.")] = None,
-    evaluate: Annotated[str | None, typer.Option(help="What to score the models on.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/ and the name.")] = None,
+    by: Annotated[str | None, typer.Option(help="What the fraction is of: parameters, flops or latency.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="The data to train gates and weights on.")] = None,
+    evaluate: Annotated[str | None, typer.Option(help="The data to score the models on.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")] = None,
     search: Annotated[
-        int | None, typer.Option(metavar="N", help="Search for γ, rate and steps of the gates in N trials first.")
+        int | None,
+        typer.Option(metavar="N", help="Search gamma, learning_rate and steps of the gates in N trials first."),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cut the sizes of a model, layer by layer, and let it recover. The models lie in OUT/keep-…/model.
+    """Cut the sizes of a model, layer by layer, and recover its quality by distillation, into OUT/keep-…/model.
 
     Interrupted at any moment, the same command goes on where it stopped. See docs/prune.md.
     """
     try:
-        from quoth import prune as room
+        from quoth.prune.recipe import read_prune_recipe  # needs torch, which is optional
+        from quoth.prune.schedule import prune as run_recipe
     except ModuleNotFoundError as error:
         raise QuothError(f"pruning needs {error.name}: pip install 'quoth[train]'") from None
-    words = [*(words or []), *([] if search is None else [f"search.trials={search}"])]
-    if model.endswith(".toml"):
+    words = [*(overrides or []), *([] if search is None else [f"hpo.trials={search}"])]
+    if model.endswith(".toml") or (model in recipe_names() and not is_embedded(model)):
         if keep or by or data or evaluate:
             raise QuothError(f"{model}: a recipe names target and data itself; write target.keep=0.5 and so on")
-        made = room.read_prune_recipe(model, words)
+        made = read_prune_recipe(find_recipe(model), words)
     else:
         made = _simple(model, words, keep or [], by, data or [], evaluate)
     run = out or Path("runs") / Path(model).stem
     with watch() as tell:
-        facts = room.prune(made, run, device=device, tell=tell)
+        metrics = run_recipe(made, run, device=device, tell=tell)
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print(json.dumps(metrics.to_json(), indent=2))
     else:
-        _show(facts, run)
+        _show(metrics, run)
 
 
 def _simple(
     model: str, words: list[str], keep: list[float], by: str | None, data: list[str], evaluate: str | None
 ) -> PruneRecipe:
     """The recipe of the simple case: windows and task are those of the model."""
-    from quoth.prune.recipe import make_prune_recipe
-    from quoth.train.recipe import override
+    from quoth.prune.recipe import make_prune_recipe  # needs torch, which is optional
 
     if not keep:
         raise QuothError("--keep is missing: which part of the model should be left, such as 0.5")
     if not data:
-        raise QuothError("--data is missing: pruning learns from data of the task, such as those of training")
+        raise QuothError("--data is missing: pruning trains on data of the task, such as those of training")
     checkpoint = open_checkpoint(model)
     kind = (checkpoint.head or {}).get("kind")
     if kind == "class":
@@ -81,40 +89,44 @@ def _simple(
         "model": model,
         "data": {"train": data, "evaluate": evaluate or "", **(checkpoint.windows or {})},
         "target": {"keep": sorted(keep, reverse=True), "by": by or "parameters", "multiple": 8},
-        "distil": {"states": 1.0},
+        "distillation": {"states_weight": 1.0},
     }
     if kind == "mlm":
         table["data"] |= {"task": "pretrain", "held_out": 0.0 if evaluate else 0.05}
     for word in words:
-        override(table, word)
+        set_key(table, word)
     return make_prune_recipe(table, "quoth prune")
 
 
-def _show(facts: dict[str, Any], run: Path) -> None:
+def _show(metrics: PruneMetrics, run: Path) -> None:
     """The models, the unpruned one first."""
-    rows = [("unpruned", facts["unpruned"]), *facts["targets"].items()]
-    keys = [key for key in NAMES if any(key in row.get("quality", {}) for _, row in rows)]
-    table = Table("model", "parameters", "non-embedding", facts["by"], "loss", *(NAMES[key] for key in keys))
+    rows: list[tuple[str, float | None, Any]] = [("unpruned", metrics.unpruned.loss, metrics.unpruned)]
+    rows += [(str(run / row.model), row.losses["recovered"], row) for row in metrics.targets.values()]
+    keys = [key for key in NAMES if any(key in row.quality for _, _, row in rows)]
+    table = Table("model", "parameters", "non-embedding", metrics.by, "loss", *(NAMES[key] for key in keys))
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, row in rows:
-        loss = row["loss"] if "loss" in row else row["losses"]["recovered"]
-        scores = (f"{row['quality'][key]:.2f}" if key in row.get("quality", {}) else "" for key in keys)
-        sizes = (f"{row['parameters']:,}", f"{row['non_embedding_parameters']:,}", f"{row['cost']:.3f}")
-        table.add_row(str(run / row["model"]) if "model" in row else name, *sizes, f"{loss:.4f}", *scores)
+    for name, loss, row in rows:
+        scores = (f"{row.quality[key]:.2f}" if key in row.quality else "" for key in keys)
+        sizes = (f"{row.parameters:,}", f"{row.non_embedding_parameters:,}", f"{row.cost:.3f}")
+        table.add_row(name, *sizes, f"{loss:.4f}", *scores)
     console = Console(highlight=False)
-    if "search" in facts:
-        console.print(_trials(facts["search"]))
+    if metrics.hpo:
+        console.print(_trials(metrics.hpo))
     console.print(table)
 
 
 def _trials(search: dict[str, Any]) -> Table:
     """The trials of a search, from the best to the worst, then those that failed."""
     by = search["by"]
-    table = Table("trial", "γ", "rate", "steps", NAMES.get(by, by), caption=f"unpruned {search['unpruned']:.4g}")
+    table = Table(
+        "trial", "γ", "learning rate", "steps", NAMES.get(by, by), caption=f"unpruned {search['unpruned']:.4g}"
+    )
     for column in table.columns:
         column.justify = "right"
     for row in sorted(search["trials"], key=lambda row: (row["score"] is None, -(row["score"] or 0), row["number"])):
         score = row["state"] if row["score"] is None else f"{row['score']:.4g}"
-        table.add_row(str(row["number"]), f"{row['gamma']:.3g}", f"{row['rate']:.3g}", str(row["steps"]), score)
+        table.add_row(
+            str(row["number"]), f"{row['gamma']:.3g}", f"{row['learning_rate']:.3g}", str(row["steps"]), score
+        )
     return table

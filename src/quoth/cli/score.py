@@ -9,32 +9,36 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from quoth.cli.common import AsJson
+from quoth.data import read
 from quoth.errors import QuothError
 from quoth.files import read_json
-from quoth.score import compare
-from quoth.score.compare import bootstrap
+from quoth.score.analysis import intervals
+from quoth.score.significance import compare
 from quoth.score.squad import Scored, average_precisions, best_thresholds, score_squad1, score_squad2
 
 
 def score(
     data: Annotated[str, typer.Argument(help="The dataset with the right answers.")],
-    predictions: Annotated[Path, typer.Argument(help='JSON of {"question id": "answer text", …}.')],
-    na_probs: Annotated[Path | None, typer.Option(help='JSON of {"question id": probability of no answer, …}.')] = None,
-    na_threshold: Annotated[
-        float | None, typer.Option(help="Answer nothing where the probability is above this. [default: 1.0]")
+    predictions: Annotated[Path, typer.Argument(help='The predictions, as JSON of {"question id": "answer text", …}.')],
+    na_probs: Annotated[
+        Path | None, typer.Option(help='Read {"question id": probability of no answer, …} from here.')
     ] = None,
-    against: Annotated[Path | None, typer.Option(help="Other predictions to compare with.")] = None,
-    squad1: Annotated[bool, typer.Option("--squad1", help="By the rule of SQuAD 1.1, not 2.0.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    na_threshold: Annotated[
+        float | None, typer.Option(help="Count as unanswered where the probability is above this. [default: 1.0]")
+    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Compare with these other predictions.")] = None,
+    squad1: Annotated[bool, typer.Option("--squad1", help="Score by the rule of SQuAD 1.1, not 2.0.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score predictions by the official rule of SQuAD, with 95 % bootstrap intervals."""
     if squad1 and na_probs:
         raise QuothError("--na-probs: SQuAD 1.1 knows no question without answer; leave out --squad1")
     if na_threshold is not None and (not na_probs or math.isnan(na_threshold)):
         raise QuothError(f"--na-threshold {na_threshold:g}: must be a number, and needs --na-probs")
-    from quoth.data import read
-
     questions = read(data).questions
     if not questions:
         raise QuothError(f"{data}: has no questions")
@@ -105,16 +109,8 @@ def _figures(scored: Scored, squad1: bool) -> dict[str, Any]:
 
 def _intervals(scored: Scored, squad1: bool) -> dict[str, list[float]]:
     """The 95 % interval [low, high] of each mean, in per cent."""
-    parts = {"": scored}
-    if not squad1:
-        masks = {"HasAns_": scored.has_answer, "NoAns_": ~scored.has_answer}
-        parts |= {prefix: scored.part(mask) for prefix, mask in masks.items() if mask.any()}
-    result = {}
-    for prefix, part in parts.items():
-        for name, scores in (("exact_match" if squad1 else "exact", part.exact), ("f1", part.f1)):
-            interval = bootstrap(scores)
-            result[prefix + name] = [100 * interval.low, 100 * interval.high]
-    return result
+    found = intervals(scored)
+    return {"exact_match": found["exact"], "f1": found["f1"]} if squad1 else found
 
 
 def _comparison(ours: Scored, theirs: Scored, path: Path, squad1: bool) -> dict[str, Any]:
@@ -127,18 +123,11 @@ def _comparison(ours: Scored, theirs: Scored, path: Path, squad1: bool) -> dict[
     result: dict[str, Any] = {"file": str(path), "questions": len(pairs)}
     for name in ("exact", "f1"):
         found = compare(getattr(ours, name)[left], getattr(theirs, name)[right])
-        result["exact_match" if squad1 and name == "exact" else name] = {
-            "difference": 100 * found.difference.mean,
-            "interval": [100 * found.difference.low, 100 * found.difference.high],
-            "p_value": found.p_value,
-        }
+        result["exact_match" if squad1 and name == "exact" else name] = found.to_json()
     return result
 
 
 def _print_tables(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     exact = "exact" if "exact" in result else "exact_match"
     table = Table("", "questions", "exact", "95 %", "F1", "95 %")
     for prefix, label in (("", "all"), ("HasAns_", "has answer"), ("NoAns_", "no answer")):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,45 +18,51 @@ from rich.table import Table
 
 from quoth.cli.common import AsJson
 from quoth.errors import QuothError
+from quoth.recipes import find_recipe
 from quoth.score.quality import NAMES
 
 if TYPE_CHECKING:
     from quoth.train.log import Status, Tell
+    from quoth.train.metrics import StageMetrics, TrainMetrics
 
 PAUSE = 30.0  # seconds between two lines of progress where stderr is no terminal
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .toml file; see docs/train.md.")],
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Over the recipe: optimisation.rate=1e-4 …")
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A .toml file, or the name of a shipped recipe such as hulburd/l6.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Override keys of the recipe: optimisation.learning_rate=1e-4."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/ and the recipe's name.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a reader by a recipe. Interrupted at any moment, the same command goes on where it stopped."""
     try:
-        from quoth import train as room
+        from quoth.train import read_recipe
+        from quoth.train import train as run_recipe
     except ModuleNotFoundError as error:
         raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'") from None
-    made = room.read_recipe(recipe, words or [])
+    made = read_recipe(find_recipe(recipe), overrides or [])
     run = out or Path("runs") / Path(recipe).stem
     with watch() as tell:
-        facts = room.train(made, run, device=device, tensorboard=tensorboard, tell=tell)
-    if not facts:  # a process beside the main one
+        metrics = run_recipe(made, run, device=device, tensorboard=tensorboard, tell=tell)
+    if metrics is None:  # a process beside the main one
         return
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print(json.dumps(metrics.to_json(), indent=2))
     else:
-        _show(facts, run)
+        _show(metrics, run)
 
 
 @contextmanager
 def watch() -> Iterator[Tell]:
-    """Show how a run gets on. If it is interrupted, say so and end with the exit code of the signal."""
-    from quoth.train.harness import Interrupted
+    """Show the progress of a run. If it is interrupted, say so and end with the exit code of the signal."""
+    from quoth.train.training import Interrupted  # needs torch, which is optional
 
     try:
         with _lines() as tell:
@@ -101,32 +107,32 @@ def _line(status: Status) -> str:
     )
 
 
-def _show(facts: dict[str, Any], run: Path) -> None:
+def _show(metrics: TrainMetrics, run: Path) -> None:
     table = Table("", "", show_header=False, box=None)
-    quality = facts["quality"]
+    quality = metrics.quality
     for key, name in NAMES.items():
         if key in quality:
             table.add_row(name, f"{quality[key]:.2f}")
-    table.add_row("trainable parameters", f"{facts['trainable_parameters']:,}")
-    table.add_row("all parameters", f"{facts['total_parameters']:,}")
-    table.add_row("training", f"{facts['train_seconds']:.1f} s, {facts['windows_per_second']:,.0f} windows/s")
-    if facts["inference_seconds"] is not None:
-        table.add_row("inference", f"{facts['inference_seconds']:.1f} s for {facts['inference_windows']:,} windows")
-    table.add_row("model", f"{run / 'model'}, {facts['bytes'] / 1e6:.1f} MB")
+    table.add_row("trainable parameters", f"{metrics.trainable_parameters:,}")
+    table.add_row("all parameters", f"{metrics.total_parameters:,}")
+    table.add_row("training", f"{metrics.train_seconds:.1f} s, {metrics.windows_per_second:,.0f} windows/s")
+    if metrics.inference_seconds is not None:
+        table.add_row("inference", f"{metrics.inference_seconds:.1f} s for {metrics.inference_windows:,} windows")
+    table.add_row("model", f"{run / 'model'}, {metrics.bytes / 1e6:.1f} MB")
     console = Console(highlight=False)
     console.print(table)
-    if "frozen" in facts:
-        console.print(_heads(facts["frozen"]))
+    if metrics.frozen:
+        console.print(_heads(metrics.frozen))
 
 
-def _heads(stages: dict[str, Any]) -> Table:
+def _heads(stages: dict[str, StageMetrics]) -> Table:
     """The heads on frozen states, by the encoder's epoch."""
-    heads = [(epoch, name, head) for epoch, stage in stages.items() for name, head in stage["heads"].items()]
-    keys = [key for key in NAMES if any(key in head["quality"] for _, _, head in heads)]
+    heads = [(epoch, name, head) for epoch, stage in stages.items() for name, head in stage.heads.items()]
+    keys = [key for key in NAMES if any(key in head.quality for _, _, head in heads)]
     table = Table("epoch", "head", "parameters", *(NAMES[key] for key in keys))
     for column in (table.columns[0], *table.columns[2:]):
         column.justify = "right"
     for epoch, name, head in heads:
-        scores = (f"{head['quality'][key]:.2f}" if key in head["quality"] else "" for key in keys)
-        table.add_row(epoch, name, f"{head['parameters']:,}" if "parameters" in head else "", *scores)
+        scores = (f"{head.quality[key]:.2f}" if key in head.quality else "" for key in keys)
+        table.add_row(epoch, name, "" if head.parameters is None else f"{head.parameters:,}", *scores)
     return table

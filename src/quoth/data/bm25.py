@@ -14,7 +14,7 @@ K1, B = 1.2, 0.75  # §3.5 there
 
 
 def weigh(often: np.ndarray, having: np.ndarray, lengths: np.ndarray, count: int, mean: ArrayLike) -> np.ndarray:
-    """The scores of (word, document) pairs; arguments f, n_w, l, n and m of the formula are laid over one another."""
+    """The scores of (word, document) pairs; the arguments are f, n_w, l, n and m of the formula, broadcast."""
     rarity = np.log1p((count - having + 0.5) / (having + 0.5))
     usual = K1 * (1 - B + B * lengths / np.maximum(1.0, mean))
     return np.asarray(rarity * often * (K1 + 1) / (often + usual))

@@ -48,7 +48,7 @@ class Question:
 
     @property
     def trainable(self) -> bool:
-        """Whether it can be learnt from: it has a gold in the context, or is known to have no answer."""
+        """Whether training can use it: it has a gold in the context, or is known to have no answer."""
         return self.impossible or bool(self.answers)
 
 
@@ -107,7 +107,7 @@ class Dataset:
 
     @property
     def trainable(self) -> list[Question]:
-        """The questions that can be learnt from; those left out are `report.skipped`."""
+        """The questions that training can use; those left out are `report.skipped`."""
         return [question for question in self.questions if question.trainable]
 
 

@@ -25,7 +25,7 @@ def load_hub(name: str, split: str, part: str = "") -> Any:
     """The rows of a split, as dicts. part: the configuration, where a dataset has several (mrpc of nyu-mll/glue)."""
     whole = f"{name}/{part}" if part else name
     try:
-        from datasets import load_dataset
+        from datasets import load_dataset  # optional
     except ImportError:
         raise QuothError(f"{whole}: no such file; to read it from the hub, first: pip install 'quoth[hub]'") from None
     try:

@@ -12,7 +12,7 @@ _NO_PUNCTUATION = {ord(char): None for char in string.punctuation}
 
 
 def normalise(text: str) -> str:
-    """Lower case, without punctuation and articles, words parted by single blanks."""
+    """Lower case, without punctuation and articles, words separated by single blanks."""
     return " ".join(normalised_words(text))
 
 

@@ -1,4 +1,4 @@
-"""Plain text to learn a language from: paragraphs with blank lines between them, in .txt or .txt.gz."""
+"""Plain text for pre-training: paragraphs with blank lines between them, in .txt or .txt.gz."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The embedded reader: a model folder inside the package, for whoever names no other. MODEL_CARD.md says what it is.
 
 model.onnx, model.onnx.data   int8, as `quoth export --int8` writes them
-quoth.json, tokenizer.json  as in any model folder
+quoth.json, tokenizer.json    as in any model folder
 
 Wherever a model is named (`quoth.hub.find_model`), the word `embedded` is this one, unless a folder has that name.
 """

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quoth.encoder.families import FAMILIES, Family
+from quoth.encoder.families import FAMILIES, Family, register_family
 from quoth.encoder.shape import LayerShape, Shape, ShapeFile, read_shape
 from quoth.encoder.style import Style
 
 if TYPE_CHECKING:
     from quoth.encoder.encoder import Encoder
 
-__all__ = ["FAMILIES", "Encoder", "Family", "LayerShape", "Shape", "ShapeFile", "Style", "read_shape"]
+__all__ = [
+    "FAMILIES",
+    "Encoder",
+    "Family",
+    "LayerShape",
+    "Shape",
+    "ShapeFile",
+    "Style",
+    "read_shape",
+    "register_family",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ A head or a tuning method states in its own file which of its parameters have su
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -20,3 +21,13 @@ Alpha = Mapping[str, Tensor]
 
 HIDDEN: Axis = ("h",)
 FREE: Axis = ()
+
+Axes = Mapping[str, tuple[Axis, ...]]
+"""For each parameter, by name, what each of its axes runs over."""
+
+
+@runtime_checkable
+class Prunable(Protocol):
+    """A head that can follow a cut of the hidden size: it says which axes of its parameters run over that."""
+
+    axes: ClassVar[Axes]

@@ -58,9 +58,3 @@ class Device:
         """How many tokens a batch without gradients may have: at least the longest of the windows."""
         budget = CUDA_TOKENS if self.is_cuda else CPU_TOKENS
         return budget if lengths is None else max(budget, int(lengths.max(initial=1)))
-
-
-def choose(device: str | None, precision: str | None) -> tuple[torch.device, bool]:
-    """To be removed: `Device.choose`."""
-    found = Device.choose(device, precision)
-    return found.place, found.half

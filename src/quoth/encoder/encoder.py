@@ -47,7 +47,7 @@ class Embeddings(nn.Module):
 
 
 class Layer(nn.Module):
-    """One transformer layer, LayerNorm after each residual sum. Table 5 of optBERT names P, D, G."""
+    """One transformer layer, LayerNorm after each residual sum. Khetan & Karnin 2020 name P, D, G."""
 
     def __init__(self, hidden: int, shape: LayerShape, style: Style) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Layer(nn.Module):
         self.up = nn.Linear(hidden, shape.ffn)
         self.down = nn.Linear(shape.ffn, hidden)
         self.ffn_norm = nn.LayerNorm(hidden, style.eps)
-        self.attention_adapter: Any = None  # `quoth.tune` may put a `Between` here
+        self.attention_adapter: Any = None  # `quoth.tune` may put an `Inserted` here
         self.ffn_adapter: Any = None
         self.style = style
 
@@ -96,7 +96,7 @@ class Encoder(nn.Module):
         """Compute the states of a batch.
 
         layers: which states to return, 0 being the embeddings and −1 the last layer; layers above the highest one
-        asked for are not computed, and states that nobody asked for are freed on the way.
+        asked for are not computed, and other states are freed on the way.
         Returns one (T, h) tensor for each, in the order asked.
         """
         wanted = [self._layer_number(layer) for layer in layers]

@@ -1,16 +1,18 @@
 """`Shape`: every size of an encoder, as data. Nothing else in Quoth derives one size from another.
 
-The letters are those of schuBERT / optBERT (ACL 2020, table 3): hidden h, and for layer i heads aᵢ, key size kᵢ,
-value size vᵢ, feed-forward size fᵢ. `hidden` need not be a multiple of `heads`, and k ≠ v is allowed.
+The letters are those of Khetan & Karnin 2020, "schuBERT: Optimizing Elements of BERT", table 3: hidden h, and for layer
+i heads aᵢ, key size kᵢ, value size vᵢ, feed-forward size fᵢ. `hidden` need not be a multiple of `heads`, and k may
+differ from v.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from quoth.config import fill
 from quoth.errors import QuothError
 from quoth.files import read_json
 
@@ -70,8 +72,8 @@ class Shape:
         if not self.layers:
             raise QuothError("shape: layers is empty; an encoder has at least one layer")
         for number, layer in enumerate(self.layers):
-            for name in _names(LayerShape):
-                _check_size(f"layers[{number}].{name}", getattr(layer, name), least=1)
+            for name, value in asdict(layer).items():
+                _check_size(f"layers[{number}].{name}", value, least=1)
         if self.tied and len(set(self.layers)) > 1:
             raise QuothError("shape: tied layers share their weights, so all of them must have the same sizes")
 
@@ -134,14 +136,12 @@ class Shape:
         """Read a shape from JSON, naming the key that is missing, unknown or not a size."""
         if not isinstance(value, Mapping):
             raise QuothError(f"{source}: a shape is a JSON object, not {type(value).__name__}")
-        _check_keys(value, cls, source, optional={"tied", "projection"})
-        if not isinstance(value["layers"], list):
+        layers = value.get("layers", [])
+        if not isinstance(layers, list) or not all(isinstance(layer, Mapping) for layer in layers):
             raise QuothError(f"{source}: layers is a list of objects with heads, key, value, ffn")
-        layers = []
-        for number, layer in enumerate(value["layers"]):
-            _check_keys(layer, LayerShape, f"{source}: layers[{number}]")
-            layers.append(LayerShape(**layer))
-        return cls(**{**value, "layers": tuple(layers)})
+        for number, layer in enumerate(layers):
+            fill(LayerShape, layer, f"{source}: layers[{number}]")  # once alone, for a message with its number
+        return fill(cls, value, source)
 
 
 @dataclass(frozen=True)
@@ -159,22 +159,6 @@ def read_shape(path: str | Path) -> ShapeFile:
         raise QuothError(f"{path}: not a shape file (a JSON object with vocab, hidden, layers …)")
     family = value.pop("family", "bert")
     return ShapeFile(str(family), Shape.from_json(value, str(path)))
-
-
-def _names(kind: type) -> list[str]:
-    return [field.name for field in fields(kind)]
-
-
-def _check_keys(value: Any, kind: type, source: str, optional: set[str] | None = None) -> None:
-    if not isinstance(value, Mapping):
-        raise QuothError(f"{source}: expected an object with {', '.join(_names(kind))}")
-    known = set(_names(kind))
-    missing = known - value.keys() - (optional or set())
-    if missing:
-        raise QuothError(f"{source}: {', '.join(sorted(missing))} missing")
-    unknown = value.keys() - known
-    if unknown:
-        raise QuothError(f"{source}: unknown key {', '.join(sorted(unknown))}; known: {', '.join(_names(kind))}")
 
 
 def _check_size(name: str, value: Any, least: int) -> None:

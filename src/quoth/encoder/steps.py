@@ -37,7 +37,7 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
 
 
 def linear_add_norm(
-    linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float, adapter: Between | None = None
+    linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float, adapter: Inserted | None = None
 ) -> Tensor:
     """LayerNorm(residual + dropout(W·x + b)): the end of each half of a layer. x: (T, n), residual: (T, h) → (T, h).
 
@@ -53,8 +53,8 @@ def linear_add_norm(
     return _add_norm(product, linear.bias, residual, norm, p)
 
 
-class Between(Protocol):
-    """What may stand between a half layer and its residual sum: `quoth.tune.Adapter`."""
+class Inserted(Protocol):
+    """What a tuning method may insert before a residual sum, such as `quoth.tune.Adapter`."""
 
     def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x: (T, h) → (T, h) and an offset (h,) still to be added, which costs the sum nothing."""
@@ -62,9 +62,9 @@ class Between(Protocol):
 
 def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     """LayerNorm of x: (T, h) → (T, h). A subclass (`quoth.prune.KeptNorm`) is always called as it is."""
-    one_learns = norm.weight.requires_grad != norm.bias.requires_grad
-    if one_learns and x.is_cuda and torch.is_grad_enabled() and type(norm) is nn.LayerNorm:
-        # torch 2.11 fails in the backward pass of a large batch where the offset alone learns, as in BitFit.
+    only_one = norm.weight.requires_grad != norm.bias.requires_grad
+    if only_one and x.is_cuda and torch.is_grad_enabled() and type(norm) is nn.LayerNorm:
+        # torch 2.11 fails in the backward pass of a large batch where the bias alone is trained, as in BitFit.
         return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps) * norm.weight + norm.bias
     return norm(x)  # type: ignore[no-any-return]
 

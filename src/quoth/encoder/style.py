@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quoth.errors import QuothError
+from quoth.config import fill
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,5 @@ class Style:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], source: str) -> Style:
-        """Read a style from JSON."""
-        try:
-            return cls(**value)
-        except TypeError:
-            raise QuothError(f"{source}: style has {', '.join(value)}; known: {', '.join(asdict(cls()))}") from None
+        """Read a style from JSON, naming the key that is unknown or of another type."""
+        return fill(cls, value, source, "style.")

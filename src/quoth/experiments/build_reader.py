@@ -1,6 +1,6 @@
 """From a pretrained encoder to a small reader in int8, by one recipe: a teacher, its cut, the export.
 
-    build_reader(read_build_recipe("recipes/embedded.toml", ["data.train=train.json"]), "runs/embedded")
+    build_reader(read_build_recipe(find_recipe("embedded"), ["data.train=train.json"]), "runs/embedded")
 
 RUN/recipe.toml     the recipe as given; each stage has its own with all defaults
 RUN/negatives.json  the unanswerable questions that the teacher asks for; a cut that asks for the same ones has them too
@@ -26,31 +26,33 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from quoth.answer.abstention import Silence, store_silence
+from quoth.answer.abstention import Abstention, store_abstention
 from quoth.answer.reader import Reader
 from quoth.augment.negatives import as_squad, make_negatives
-from quoth.config import dump_toml, fill, flat, nearest, read_table
+from quoth.config import dump_toml, fill, nearest, read_table
 from quoth.data import read
 from quoth.data.dataset import Dataset
 from quoth.errors import QuothError
 from quoth.experiments.card import Card, model_card
 from quoth.export.export import export
 from quoth.files import read_json, write_json, write_text
+from quoth.prune.metrics import RoundMetrics
 from quoth.prune.recipe import PruneRecipe, make_prune_recipe
 from quoth.prune.schedule import prune
 from quoth.score.cost import hardware
 from quoth.score.quality import span_quality
-from quoth.score.thresholds import Choices, choices, cross_fitted, fit_silence
+from quoth.score.thresholds import Choices, choices, cross_fitted, fit_abstention
 from quoth.tasks.settings import Data, Negatives
-from quoth.train.guard import only_one
 from quoth.train.log import Tell
+from quoth.train.metrics import TrainMetrics
 from quoth.train.recipe import Recipe, make_recipe
 from quoth.train.run import train
+from quoth.train.run_folder import RunFolder
 
 TABLES = ("data", "teacher", "cut", "card")
 MADE = "negatives.json"
 TRIED = ("recipe.toml", "seconds.json", "teacher", MADE)  # what a recipe leaves that was refused by its first stage
-SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "spoken_f1")  # of the unquantised models
+SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "answered_f1")  # of the unquantised models
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class BuildRecipe:
     """A reader, described whole.
 
     teacher: of `quoth train`; cut: of `quoth prune`, its model being the teacher's; card: what the card cannot know
-    table: the recipe as read, words laid over it
+    table: the recipe as read, with its overrides
     """
 
     teacher: Recipe
@@ -70,13 +72,13 @@ class BuildRecipe:
         """Refuse what would fail only after hours."""
         for name, task in (("teacher", self.teacher.data.task), ("cut", self.cut.data.task)):
             if task != "span":
-                raise QuothError(f"recipe: {name}.data.task is {task!r}; a reader learns 'span'")
+                raise QuothError(f"recipe: {name}.data.task is {task!r}; a reader is trained for 'span'")
         if not self.cut.data.evaluate:
             raise QuothError("recipe: data.evaluate is missing; the threshold for no answer is fitted on it")
 
 
 def read_build_recipe(path: str | Path, words: Sequence[str] = ()) -> BuildRecipe:
-    """Read a recipe, with words like `teacher.optimisation.rate=1e-4` laid over it."""
+    """Read a recipe, with overrides such as `teacher.optimisation.learning_rate=1e-4`."""
     return make_build_recipe(read_table(path, words), str(path))
 
 
@@ -104,28 +106,32 @@ def build_reader(
     """Run a recipe in the folder `out`, or go on with what is there. Returns what build.json holds."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise QuothError("a build runs in one process; start it without torchrun or accelerate launch")
-    run = Path(out)
+    folder = RunFolder(out, known=(".", *TRIED))
+    run = folder.path
     say = tell or (lambda _: None)
-    with only_one(run):
-        _claim(run, recipe)
+    with folder.held():
+        begun = (run / "teacher" / "recipe.toml").exists()  # else nothing has begun, whatever recipe was tried
+        there = {**read_table(folder.recipe), "card": {}} if begun else None  # another card alone is no other recipe
+        folder.claim({**recipe.table, "card": {}}, there)
         done = run / "build.json"
         if done.exists() and read_json(done)["recipe"] == recipe.table:
             return dict(read_json(done))
         dataset = _evaluation(recipe)
         write_text(run / "recipe.toml", dump_toml(recipe.table))
-        lessons, cut_lessons = training_data(run, recipe, say)
+        teacher_data, cut_data = training_data(run, recipe, say)
         say("teacher")
         with _clock(run, "teacher"):
-            taught = train(replace(recipe.teacher, data=lessons), run / "teacher", device=device, tell=tell)
+            taught = train(replace(recipe.teacher, data=teacher_data), run / "teacher", device=device, tell=tell)
+        assert taught is not None  # this is the main process
         say("cut")
         with _clock(run, "cut"):
-            cut = replace(recipe.cut, model=str(run / "teacher" / "model"), data=cut_lessons)
+            cut = replace(recipe.cut, model=str(run / "teacher" / "model"), data=cut_data)
             pruned = prune(cut, run / "cut", device=device, tell=tell)
         say("quantise")
         with _clock(run, "quantise"):
-            small = list(pruned["targets"].values())[-1]  # of several the smallest
-            found = _quantise(run, run / "cut" / small["model"], recipe, dataset, device)
-        made = taught.get("negatives") or (_counts(run) if lessons is not recipe.teacher.data else {})
+            small = list(pruned.targets.values())[-1]  # of several the smallest
+            found = _quantise(run, run / "cut" / small.model, recipe, dataset, device)
+        made = taught.negatives or (_counts(run) if teacher_data is not recipe.teacher.data else {})
         facts = {
             **_facts(recipe, taught, small),
             "negatives": made,
@@ -170,45 +176,47 @@ def _counts(run: Path) -> dict[str, int]:
 def _quantise(run: Path, source: Path, recipe: BuildRecipe, dataset: Dataset, device: str | None) -> dict[str, Any]:
     """Export the cut model to RUN/model. It is fitted a threshold first, at which float32 and int8 are compared."""
     name, tokens = Path(recipe.cut.data.evaluate).name, recipe.cut.max_answer_tokens
-    store_silence(source, _fit(Reader.load(source, device=device), dataset, name, tokens)[0])
+    store_abstention(source, _fit(Reader.load(source, device=device), dataset, name, tokens)[0])
     exported = asdict(export(source, run / "model", int8=True, data=dataset))
     reader = Reader.load(run / "model")
-    reader.silence, these, quality = _fit(reader, dataset, name, tokens)
+    reader.abstention, these, quality = _fit(reader, dataset, name, tokens)
     place = run / "model" / "quoth.json"
-    description = {**read_json(place), "null": reader.silence.to_json()}
+    description = {**read_json(place), "abstention": reader.abstention.to_json()}
     write_json(place, {**description, "provenance": {"source": _named(recipe.teacher.model)}})
     return {
         "exported": {**exported, "folder": "model"},
         "parameters": reader.runner.parameters,
         "quality": quality,
         "cross_fitted": cross_fitted(dataset.questions, these),
-        "null": reader.silence.to_json(),
+        "abstention": reader.abstention.to_json(),
     }
 
 
-def _fit(reader: Reader, dataset: Dataset, name: str, tokens: int) -> tuple[Silence, Choices, dict[str, float | None]]:
+def _fit(
+    reader: Reader, dataset: Dataset, name: str, tokens: int
+) -> tuple[Abstention, Choices, dict[str, float | None]]:
     """The threshold that suits a reader best, and its scores there."""
     decoded = reader.decode(dataset.questions, max_answer_tokens=tokens)
     these = choices(dataset.questions, decoded)
-    silence = fit_silence(these, name)
-    return silence, these, span_quality(dataset, decoded, silence.threshold)[1]
+    abstention = fit_abstention(these, name)
+    return abstention, these, span_quality(dataset, decoded, abstention.threshold)[1]
 
 
-def _facts(recipe: BuildRecipe, taught: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(recipe: BuildRecipe, taught: TrainMetrics, small: RoundMetrics) -> dict[str, Any]:
     """What the stages before the last have told."""
 
-    def scores(facts: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: facts["quality"][key] for key in SCORES if key in facts.get("quality", {})}
+    def scores(quality: dict[str, Any]) -> dict[str, Any]:
+        return {key: quality[key] for key in SCORES if key in quality}
 
     more = ("onnx", "onnxruntime", "numpy")
     return {
         "recipe": recipe.table,
         "stages": {
-            "teacher": {"parameters": taught["total_parameters"], "quality": scores(taught)},
-            "cut": {"parameters": small["parameters"], "kept": small["cost"], "quality": scores(small)},
+            "teacher": {"parameters": taught.total_parameters, "quality": scores(taught.quality)},
+            "cut": {"parameters": small.parameters, "kept": small.cost, "quality": scores(small.quality)},
         },
-        "versions": {**taught["versions"], **{name: version(name) for name in more}, "python": sys.version.split()[0]},
-        "hardware": {**hardware(), "gpu": taught["hardware"]["gpu"]},
+        "versions": {**taught.versions, **{name: version(name) for name in more}, "python": sys.version.split()[0]},
+        "hardware": {**hardware(), "gpu": taught.hardware["gpu"]},
     }
 
 
@@ -219,22 +227,6 @@ def _evaluation(recipe: BuildRecipe) -> Dataset:
     if len({question.impossible for question in dataset.questions}) < 2:
         raise QuothError(f"{source}: a threshold is fitted on questions with and without an answer; it lacks one kind")
     return dataset
-
-
-def _claim(run: Path, recipe: BuildRecipe) -> None:
-    """Refuse a folder that holds something else; another card alone is no other recipe."""
-    if not (run / "teacher" / "recipe.toml").exists():  # nothing has begun, whatever recipe was tried
-        if any(not path.name.startswith(".") and path.name not in TRIED for path in run.iterdir()):
-            raise QuothError(f"{run}: exists and is not a run folder; choose another --out")
-        return
-    there, here = ({**table, "card": {}} for table in (read_table(run / "recipe.toml"), recipe.table))
-    theirs, mine = flat(there), flat(here)
-    for key in (*mine, *theirs):
-        if mine.get(key) != theirs.get(key):
-            raise QuothError(
-                f"{run}: holds a run of another recipe (there, here: {key}: {theirs.get(key)!r}, {mine.get(key)!r}); "
-                "choose another --out, or remove it"
-            )
 
 
 @contextmanager
@@ -251,7 +243,7 @@ def _clock(run: Path, stage: str) -> Iterator[None]:
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two tables of tables laid over each other."""
+    """Two tables of tables joined; the keys of `above` win."""
     joined = dict(below)
     for key, value in above.items():
         both = isinstance(value, Mapping) and isinstance(joined.get(key), Mapping)

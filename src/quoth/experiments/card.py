@@ -47,15 +47,15 @@ def model_card(facts: Mapping[str, Any], card: Card, recipe: str) -> str:
 
 def _scores(facts: Mapping[str, Any]) -> list[str]:
     quality, stages, exported = facts["quality"], facts["stages"], facts["exported"]
-    fitted = facts["null"]["fitted"]
+    fitted = facts["abstention"]["fitted"]
     rows: list[tuple[Any, ...]] = []
     for name, stage in stages.items():
-        spoken = stage["quality"].get("spoken_f1")
-        rows.append((f"{name}, at its best threshold", stage["quality"].get("best_f1"), None, None, spoken))
+        answered = stage["quality"].get("answered_f1")
+        rows.append((f"{name}, at its best threshold", stage["quality"].get("best_f1"), None, None, answered))
     rows.append(
         (
             "**this model**, at its own threshold",
-            *(quality.get(k) for k in ("f1", "HasAns_f1", "NoAns_f1", "spoken_f1")),
+            *(quality.get(k) for k in ("f1", "HasAns_f1", "NoAns_f1", "answered_f1")),
         )
     )
     crossed = facts["cross_fitted"]
@@ -65,7 +65,7 @@ def _scores(facts: Mapping[str, Any]) -> list[str]:
     head = ("official F1", "all", "with an answer", "without", 'with an answer, "no answer" switched off')
     return [
         f"On {fitted['data']}, {fitted['questions']:,} questions. Nothing was trained on it, but the threshold, "
-        f"{facts['null']['threshold']:.3f}, was fitted on it.",
+        f"{facts['abstention']['threshold']:.3f}, was fitted on it.",
         _table(head, [(name, *map(_score, values)) for name, *values in rows]),
         f"At one threshold, which is best before quantising: F1 {_score(exported['f1'])} in float32, "
         f"{_score(exported['int8_f1'])} in int8. In float32 logits are torch's to within {exported['difference']:.1e}.",
@@ -87,7 +87,7 @@ def _making(facts: Mapping[str, Any]) -> list[str]:
     made = ", ".join(f"{count:,} {name}" for name, count in facts["negatives"].items())
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items() if number)
     return [
-        "By `quoth build` with the recipe below: a teacher is tuned, cut by learnt gates, distilled from what it was "
+        "By `quoth build` with the recipe below: a teacher is tuned, cut by trained gates, distilled from what it was "
         "before, and exported in int8.",
         _table(("stage", "minutes"), [*minutes, ("all", f"{total:.1f}")]),
         f"On {machine['gpu'] or machine['cpu']}. {versions}."

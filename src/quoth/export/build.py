@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 
+from quoth.encoder.graph import Exportable, Foldable
 from quoth.errors import QuothError
-from quoth.export import heads
 from quoth.export.encoder import Inputs, encode
 from quoth.export.graph import Graph
-from quoth.export.outliers import Loud
+from quoth.export.outliers import Outliers
 from quoth.export.verify import Compute
 from quoth.hub import ModelFiles, find_model
 from quoth.model.loading import load
@@ -44,15 +43,15 @@ class Subject:
         return "span" if self.model is None else str(self.model.head.task)
 
 
-def build(subject: Subject, loud: Sequence[Sequence[Loud]] = ()) -> onnx.ModelProto:
-    """The graph of a subject, in float32. loud: of each encoder's layers, if it is to be quantised."""
+def build(subject: Subject, outliers: Sequence[Sequence[Outliers]] = ()) -> onnx.ModelProto:
+    """The graph of a subject, in float32. outliers: of each encoder's layers, if it is to be quantised."""
     g = Graph()
     types = any(body.encoder.shape.types for body in subject.bodies)
     names = ["input_ids", *(["token_type_ids"] if types else [])]
     inputs = Inputs("input_ids", "token_type_ids", g("Shape", "input_ids"))
     logits: dict[int, str] = {}
     for place, body in enumerate(subject.bodies):
-        states = encode(g, body.encoder, inputs, body.layers, loud[place] if loud else ())
+        states = encode(g, body.encoder, inputs, body.layers, outliers[place] if outliers else ())
         logits |= _heads(g, subject, body, states, inputs.size)
     if subject.task == "class":
         g.output("logits", logits[0])
@@ -70,8 +69,7 @@ def _heads(g: Graph, subject: Subject, body: Body, states: dict[int, str], size:
     if subject.task == "span":
         rows = {layer: g.reshape(state, -1, body.encoder.shape.hidden) for layer, state in states.items()}
         return {
-            number: heads.logits(g, head, [rows[layer] for layer in head.reads], size)
-            for number, head in body.heads.items()
+            number: _logits(g, head, [rows[layer] for layer in head.reads], size) for number, head in body.heads.items()
         }
     assert subject.model is not None
     head, first = subject.model.head, g.constant(0)
@@ -79,7 +77,14 @@ def _heads(g: Graph, subject: Subject, body: Body, states: dict[int, str], size:
     if head.pooled and subject.model.pooler is not None:
         found.append(g("Tanh", g.dense(found[-1], subject.model.pooler)))
     batch = g("Slice", size, g.integers(0), g.integers(1))
-    return {0: heads.logits(g, head, found, g("Concat", batch, g.integers(1), axis=0))}
+    return {0: _logits(g, head, found, g("Concat", batch, g.integers(1), axis=0))}
+
+
+def _logits(g: Graph, head: Any, states: Sequence[str], size: str) -> str:
+    """From the states that a head reads, (T, h) each, for classes the pooler's output last, to (T, outputs)."""
+    if not isinstance(head, Exportable):
+        raise QuothError(f"a head of kind {head.kind!r} cannot be exported; give its class a method to_onnx")
+    return str(head.to_onnx(g, states, size))
 
 
 def _spans(g: Graph, logits: Sequence[str], size: str) -> None:
@@ -110,10 +115,10 @@ def open_subject(source: str | Path) -> Subject:
     if files.members:
         runner = load_ensemble(source, "cpu", "fp32")
         modules = [module for body in runner.bodies for module in (body.encoder, *body.heads.values())]
-        return Subject(files, runner.bodies, runner.how, None, _count(*modules), runner.apart)
+        return Subject(files, runner.bodies, runner.how, None, _count(*modules), runner.member_logits)
     model = load(source)
     if model.head is None:
-        raise QuothError(f"{source}: has no head, so it has nothing to tell; train one first")
+        raise QuothError(f"{source}: has no head, so there is nothing to export; train one first")
     if model.head.task not in ("span", "class"):
         raise QuothError(f"{source}: has a head for {model.head.task!r}; heads for spans and classes can be exported")
     if model.head.task == "class":
@@ -121,18 +126,19 @@ def open_subject(source: str | Path) -> Subject:
             files, [Body(model.encoder, {0: model.head}, model.head.reads)], None, model, _count(model), _classes(model)
         )
     runner = EnsembleRunner([model], "sum", "cpu", "fp32")
-    return Subject(files, runner.bodies, None, model, _count(model.encoder, model.head), runner.apart)
+    return Subject(files, runner.bodies, None, model, _count(model.encoder, model.head), runner.member_logits)
 
 
 def _classes(model: Model) -> Compute:
     def compute(packed: Packed[np.ndarray]) -> np.ndarray:
-        found: np.ndarray = model(packed.map(torch.from_numpy)).numpy()
+        found: np.ndarray = model(packed.to("cpu")).numpy()
         return found
 
     return compute
 
 
 def _count(*modules: Any) -> int:
-    """Parameters, without LoRA's, which are folded into others."""
-    named = [pair for module in modules for pair in module.named_parameters()]
-    return sum(value.numel() for name, value in named if not name.endswith((".lora_a", ".lora_b")))
+    """Parameters, without those that are folded into others."""
+    parts = [part for module in modules for part in module.modules()]
+    plain = [part.plain() if isinstance(part, Foldable) else part for part in parts]
+    return sum(value.numel() for part in plain for value in part.parameters(recurse=False))

@@ -1,8 +1,8 @@
 """The encoder as an ONNX graph on (batch, length), with the weights of the torch model.
 
 The formulas are those of `quoth.encoder.encoder`. The B windows of a batch have L tokens each, so there is no padding
-and no mask, and attention is onnxruntime's own operator for it. For int8 what is loud is written apart
-(`quoth.export.outliers`).
+and no mask, and attention is onnxruntime's own operator for it. For int8, activation outliers are
+separated from the rest (`quoth.export.outliers`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy as np
 import torch
 
 from quoth.encoder.encoder import Embeddings, Encoder, Layer
+from quoth.encoder.graph import Exportable
+from quoth.errors import QuothError
 from quoth.export.graph import Graph, plain
-from quoth.export.outliers import Loud
+from quoth.export.outliers import Outliers
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class Inputs:
 
 
 def encode(
-    g: Graph, encoder: Encoder, inputs: Inputs, layers: Sequence[int], loud: Sequence[Loud] = ()
+    g: Graph, encoder: Encoder, inputs: Inputs, layers: Sequence[int], outliers: Sequence[Outliers] = ()
 ) -> dict[int, str]:
-    """The states of the layers asked for, by the numbers asked for: (B, L, h) each. loud: of each layer, for int8."""
+    """The states of the layers asked for, by number: (B, L, h) each. outliers: of each layer, for int8."""
     count = len(encoder.shape.layers) + 1
     wanted = {layer % count for layer in layers}
     x = _embed(g, encoder.embeddings, inputs)
@@ -39,7 +41,7 @@ def encode(
     for number in range(1, max(wanted) + 1):
         place = 0 if encoder.shape.tied else number - 1
         layer: Any = encoder.layers[place]
-        states[number] = x = _layer(g, layer, x, loud[place] if loud else None)
+        states[number] = x = _layer(g, layer, x, outliers[place] if outliers else None)
     return {layer: states[layer % count] for layer in layers}
 
 
@@ -57,7 +59,7 @@ def _embed(g: Graph, embeddings: Embeddings, inputs: Inputs) -> str:
     return g.dense(x, embeddings.projection) if isinstance(embeddings.projection, torch.nn.Linear) else x
 
 
-def _layer(g: Graph, layer: Layer, x: str, loud: Loud | None) -> str:
+def _layer(g: Graph, layer: Layer, x: str, outliers: Outliers | None) -> str:
     """x: (B, L, h) → (B, L, h)."""
     attention = layer.attention
     # of the whole, in int8 on one core: one product for all three and a Split took 2 to 4 % longer, onnxruntime's
@@ -65,36 +67,33 @@ def _layer(g: Graph, layer: Layer, x: str, loud: Loud | None) -> str:
     q, k, v = (g.dense(x, linear) for linear in (attention.query, attention.key, attention.value))
     mixed = g.dense(g.attention(q, k, v, attention.shape.heads), attention.output)
     x = g.norm(g("Add", _adapted(g, layer.attention_adapter, mixed), x), layer.attention_norm)
-    mixed = _feed_forward(g, layer, x, loud)
+    mixed = _feed_forward(g, layer, x, outliers)
     return g.norm(g("Add", _adapted(g, layer.ffn_adapter, mixed), x), layer.ffn_norm)
 
 
-def _feed_forward(g: Graph, layer: Layer, x: str, loud: Loud | None) -> str:
-    """D·g(U·x + b) + c, what is loud apart. x: (B, L, h) → (B, L, h)."""
+def _feed_forward(g: Graph, layer: Layer, x: str, outliers: Outliers | None) -> str:
+    """D·g(U·x + b) + c, outliers separated. x: (B, L, h) → (B, L, h)."""
     (up, up_bias), (down, bias) = plain(layer.up), plain(layer.down)
-    if loud is None:
-        return g.linear(activate(g, g.linear(x, up, up_bias), layer.style.activation), down, bias)
+    if outliers is None:
+        return g.linear(g.activate(g.linear(x, up, up_bias), layer.style.activation), down, bias)
 
     def part(units: np.ndarray, scale: np.ndarray | None, bias: torch.Tensor | None) -> str:
         given, weight = x, up[units]
         if scale is not None:
             given, weight = g("Mul", x, g.constant(1 / scale)), weight * torch.from_numpy(scale)
         inner = None if up_bias is None else up_bias[units]
-        return g.linear(activate(g, g.linear(given, weight, inner), layer.style.activation), down[:, units], bias)
+        return g.linear(g.activate(g.linear(given, weight, inner), layer.style.activation), down[:, units], bias)
 
-    others = part(np.setdiff1d(np.arange(len(up)), loud.units), loud.scale, bias)
-    return g("Add", others, part(loud.units, None, None)) if len(loud.units) else others
+    others = part(np.setdiff1d(np.arange(len(up)), outliers.units), outliers.scale, bias)
+    return g("Add", others, part(outliers.units, None, None)) if len(outliers.units) else others
 
 
 def _adapted(g: Graph, adapter: Any, x: str) -> str:
-    """The sum x + W₂·gelu(W₁·x + b₁) + b₂, or x where there is no adapter."""
+    """What a tuning method inserted before a residual sum makes of x, or x where there is nothing."""
     if adapter is None:
         return x
-    return g("Add", x, g.dense(activate(g, g.dense(x, adapter.down), "gelu"), adapter.up))
-
-
-def activate(g: Graph, x: str, activation: str) -> str:
-    """Gelu, its tanh form, or relu."""
-    if activation == "relu":
-        return g("Relu", x)
-    return g("Gelu", x, approximate="tanh" if activation == "gelu_tanh" else "none")
+    if not isinstance(adapter, Exportable):
+        raise QuothError(
+            f"a module of kind {type(adapter).__name__} cannot be exported; give its class a method to_onnx"
+        )
+    return str(adapter.to_onnx(g, x))

@@ -4,7 +4,7 @@
                      token_type_ids, (batch, length) int64 each → start, end (members, batch, length); or logits
                      (batch, labels). What the runner has to know is in the file's metadata.
     model.onnx.data  the large tensors, which onnxruntime maps into memory
-    quoth.json     what it was made of, the settings of its windows, its threshold for "no answer" if it has one
+    quoth.json       what it was made of, the settings of its windows, its no-answer threshold if it has one
     tokenizer.json … the tokenizer
 
 LoRA is folded into the weights, adapters stay. Nothing is written unless the file gives the logits that torch gives.
@@ -24,14 +24,14 @@ import onnx
 import torch
 
 from quoth._version import __version__
-from quoth.answer.abstention import KEY, stored_silence
+from quoth.answer.abstention import KEY, stored_abstention
 from quoth.answer.reader import Reader
 from quoth.data.dataset import Dataset
 from quoth.errors import QuothError
 from quoth.export import verify
 from quoth.export.build import Subject, build, open_subject
 from quoth.export.graph import OPSET
-from quoth.export.outliers import listen
+from quoth.export.outliers import find_outliers
 from quoth.export.quantise import quantise
 from quoth.files import atomic_folder, write_json
 from quoth.hub import ONNX, ONNX_DATA, ModelFiles
@@ -40,7 +40,7 @@ from quoth.runtime.onnx_runner import OnnxRunner
 from quoth.score.quality import span_quality
 from quoth.windows.packed import Packed
 from quoth.windows.settings import window_settings
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 APART = 4096  # bytes; larger tensors lie in a file of their own
 SAMPLE = 16  # windows of a dataset that are compared
@@ -74,26 +74,28 @@ def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: 
     _check_place(subject.files, Path(folder))
     if data is not None and subject.task != "span":
         raise QuothError(f"{source}: has a head for classes, so questions cannot be asked of it; leave out the data")
-    tokens = Tokens.load(subject.files.tokenizer[0].parent) if subject.files.tokenizer else None
-    if data is not None and tokens is None:
+    tokenizer = Tokenizer.load(subject.files.tokenizer[0].parent) if subject.files.tokenizer else None
+    if data is not None and tokenizer is None:
         raise QuothError(f"{source}: has no tokenizer; tokenizer.json should lie beside the weights")
     with atomic_folder(folder) as part, torch.no_grad():
-        result = _write(subject, part, tokens, data, int8=int8)
+        result = _write(subject, part, tokenizer, data, int8=int8)
         for path in subject.files.tokenizer:
             shutil.copyfile(path, part / path.name)
         write_json(part / "quoth.json", _description(subject, result))
     return Exported(str(folder), **result)
 
 
-def _write(subject: Subject, part: Path, tokens: Tokens | None, data: Dataset | None, *, int8: bool) -> dict[str, Any]:
+def _write(
+    subject: Subject, part: Path, tokenizer: Tokenizer | None, data: Dataset | None, *, int8: bool
+) -> dict[str, Any]:
     """Write model.onnx, in float32 or, once that is known to be right, in int8; return what was measured."""
-    model = build(subject, [listen(body.encoder, tokens) for body in subject.bodies] if int8 else ())
+    model = build(subject, [find_outliers(body.encoder, tokenizer) for body in subject.bodies] if int8 else ())
     small = quantise(model) if int8 else None
     with tempfile.TemporaryDirectory() as elsewhere:
         path = (Path(elsewhere) if int8 else part) / ONNX
         size = _save(model, path)
         runner = OnnxRunner(path)
-        reader = _reader(runner, subject, tokens)
+        reader = _reader(runner, subject, tokenizer)
         batches = _batches(runner, reader, data)
         wanted = [subject.expected(packed) for packed in batches]
         largest = max(float(np.abs(logits).max()) for logits in wanted)
@@ -114,12 +116,12 @@ def _write(subject: Subject, part: Path, tokens: Tokens | None, data: Dataset | 
     return found
 
 
-def _reader(runner: OnnxRunner, subject: Subject, tokens: Tokens | None) -> Reader | None:
+def _reader(runner: OnnxRunner, subject: Subject, tokenizer: Tokenizer | None) -> Reader | None:
     """What asks questions of the file, if it answers any."""
-    if tokens is None or subject.task != "span":
+    if tokenizer is None or subject.task != "span":
         return None
     files = subject.files
-    return Reader(runner, tokens, **window_settings(files), silence=stored_silence(files), source=files.source)
+    return Reader(runner, tokenizer, **window_settings(files), abstention=stored_abstention(files), source=files.source)
 
 
 def _save(model: onnx.ModelProto, path: Path) -> int:
@@ -143,7 +145,7 @@ def _batches(runner: OnnxRunner, reader: Reader | None, data: Dataset | None) ->
 
 
 def _f1(reader: Reader, data: Dataset) -> float | None:
-    _, summary = span_quality(data, reader.decode(data.questions), reader.silence.limit(data.version))
+    _, summary = span_quality(data, reader.decode(data.questions), reader.abstention.limit(data.version))
     return summary["f1"]
 
 
@@ -162,9 +164,9 @@ def _description(subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
         members = {number: head for body in subject.bodies for number, head in body.heads.items()}
         value["heads"] = [members[number].to_json() for number in range(len(members))]
     value["windows"] = window_settings(subject.files)
-    silence = stored_silence(subject.files)
-    if silence is not None:
-        value[KEY] = silence.to_json()
+    abstention = stored_abstention(subject.files)
+    if abstention is not None:
+        value[KEY] = abstention.to_json()
     value["provenance"] = {"source": subject.files.source}
     value["exported"] = {"file": ONNX, "opset": OPSET, **{key: fact for key, fact in found.items() if fact is not None}}
     return value

@@ -17,8 +17,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from quoth.encoder.graph import Foldable
 from quoth.errors import QuothError
-from quoth.tune.lora import LoRALinear
 
 OPSET = 20  # the first with Gelu; onnxruntime 1.17 and later run it
 IR = 9  # of the file format, as old as this opset allows
@@ -65,13 +65,19 @@ class Graph:
         return product if bias is None else self("Add", product, self.constant(bias))
 
     def dense(self, x: str, module: nn.Linear) -> str:
-        """The same for a torch module; LoRA is folded into its weight."""
+        """The same for a torch module; what a tuning method added to it is folded into its weight."""
         return self.linear(x, *plain(module))
 
     def norm(self, x: str, module: nn.LayerNorm) -> str:
         """LayerNorm over the last axis."""
         gain, offset = self.constant(module.weight), self.constant(module.bias)
         return self("LayerNormalization", x, gain, offset, axis=-1, epsilon=module.eps)
+
+    def activate(self, x: str, activation: str) -> str:
+        """Gelu, its tanh form, relu or tanh."""
+        if activation in ("relu", "tanh"):
+            return self(activation.capitalize(), x)
+        return self("Gelu", x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
     def attention(self, q: str, k: str, v: str, heads: int) -> str:
         """softmax(q·kᵀ/√key)·v in every head and window. q, k: (B, L, heads·key), v: (B, L, heads·value) → as v."""
@@ -104,9 +110,9 @@ class Graph:
 
 
 def plain(module: nn.Linear) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of a linear layer, LoRA folded in."""
-    if isinstance(module, LoRALinear):
-        module = module.plain(merged=True)
+    """Weight and bias of a linear layer, what a tuning method added to it folded in."""
+    if isinstance(module, Foldable):
+        module = module.plain()
     if type(module) is not nn.Linear:
         raise QuothError(f"a layer of kind {type(module).__name__} cannot be exported; save and load the model first")
     return module.weight, module.bias

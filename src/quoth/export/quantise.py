@@ -5,7 +5,7 @@
 
 These are the nodes that onnxruntime's `quantize_dynamic` writes (and its optimiser fuses when a file is loaded), but
 for embeddings, to which it gives one scale a table. Products with a constant matrix and tables are converted, all else
-stays. What goes into a product has one range, which is why loud values are best apart (`quoth.export.outliers`).
+stays. The input of a product has one range, which is why outliers are best separated (`quoth.export.outliers`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SMALL, NARROW = 1024, 8  # numbers, and rows or columns; constants below either 
 
 
 def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The int8 model of a float32 one that `quoth.deploy` wrote."""
+    """The int8 model of a float32 one that `quoth.export.build` made."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     weights = {tensor.name: tensor for tensor in made.graph.initializer}

@@ -32,7 +32,7 @@ def difference(runner: OnnxRunner, batches: Sequence[Packed[np.ndarray]], wanted
 
     Every batch is run window by window, and with all windows of a length in one rectangle.
     """
-    compute = runner.apart if runner.task == "span" else runner.classes
+    compute = runner.member_logits if runner.task == "span" else runner.classes
     worst, usual = 0.0, runner.rectangle
     for packed, logits in zip(batches, wanted):
         for tokens in (1, packed.tokens):

@@ -1,6 +1,6 @@
 """`Chain`: a head of steps, described by one line.
 
-The heads of "BERTVision" (Jiang, Benge, King) and of Silva's layer attention are chains of a few steps:
+The heads of Jiang, Benge & King 2022, "BERTVision", and the layer attention of Silva 2020 are chains of a few steps:
 
     pool(learned) > linear                                   which states  →  steps  →  an end
     compress(386) > skip > linear
@@ -15,27 +15,36 @@ others read h₀ … h_L, h₀ being the embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
-from quoth.heads.compress import Compress, Compressed, Skip
-from quoth.heads.convolution import cnn
-from quoth.heads.head import Task
-from quoth.heads.inception import Inception
-from quoth.heads.layer_attention import attend
-from quoth.heads.line import Branches, Line, Word, parse, spell
-from quoth.heads.pooling import Pool
-from quoth.heads.step import Form, Here, Later, Step, Value, draw, now, pieces, side_by_side, stack
-from quoth.heads.xception import Xception
+from quoth.heads import convolution, inception, layer_attention, pooling, xception  # noqa: F401  # they register steps
+from quoth.heads.compress import Compressed, Skip
+from quoth.heads.graph_values import GraphHere, GraphValue, concat_values, stack_values, write_steps
+from quoth.heads.head import SpanOutput, States, Task, register_head
+from quoth.heads.line import SOURCES, Branches, Line, Word, parse, spell
+from quoth.heads.step import (
+    STEPS,
+    Form,
+    Here,
+    Later,
+    Value,
+    draw,
+    now,
+    pieces,
+    register_step,
+    side_by_side,
+    stack,
+)
 from quoth.windows.packed import Packed
 
-SOURCES = ("layers", "layer", "last")
 ENDS = ("linear", "attend")
 
 
@@ -59,9 +68,13 @@ class Linear(nn.Module):
                 logits = logits + F.linear(side_by_side(now(part)), weight)
         return logits
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) or (T, f) → (T, outputs)."""
+        return GraphValue(g.linear(concat_values(g, x).name, self.weight, self.bias), None, len(self.bias))
+
 
 class Parallel(nn.Module):
-    """Branches in parentheses: what each makes of the same input, side by side."""
+    """Branches in parentheses: what each makes of the same input, concatenated."""
 
     def __init__(self, form: Form, branches: Branches) -> None:
         super().__init__()
@@ -78,28 +91,26 @@ class Parallel(nn.Module):
         made = (run(branch, x, here) for branch in self.branches)  # type: ignore[arg-type]
         return tuple(piece for value in made for piece in pieces(value))
 
-
-STEPS: dict[str, Callable[..., Step]] = {
-    "pool": Pool,
-    "compress": Compress,
-    "skip": Skip,
-    "cnn": cnn,
-    "inception": Inception,
-    "xception": Xception,
-    "linear": Linear,
-    "attend": attend,
-}
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """Any form → (T, features)."""
+        return concat_values(g, *(write_steps(g, branch, x, here) for branch in self.branches))  # type: ignore[arg-type]
 
 
+register_step("linear", {}, Linear)
+
+
+@register_head
 class Chain(nn.Module):
     """A head that a line describes, for spans, or with `labels` for classes.
 
     With `pooled` the pooler's output is one more layer, the last.
     """
 
+    kind: ClassVar[str] = "chain"
+
     def __init__(self, hidden: int, layers: int, line: str, labels: int | None = None, *, pooled: bool = False) -> None:
         super().__init__()
-        _check(line, labels, pooled)
+        _check(labels, pooled=pooled)
         self.task: Task = "span" if labels is None else "class"
         self.pooled = pooled
         self.labels = labels
@@ -112,10 +123,11 @@ class Chain(nn.Module):
         self.line = spell(steps if wanted == default or source is None else (source, *steps))
         self._picked = (*range(len(wanted)), *((len(self.reads),) if pooled else ()))
         count = len(self._picked)
+        self._hidden = hidden
         form = Form(self.task, hidden, labels or 2, count if count > 1 else None, hidden)
         self.steps, _ = build(steps, form)
 
-    def forward(self, states: Sequence[Tensor] | Tensor, packed: Packed[Tensor] | None = None) -> Any:
+    def forward(self, states: States, packed: Packed[Tensor] | None = None) -> SpanOutput | Tensor:
         """Spans: (T, h) for each layer in `reads` → start (T,), end (T,). Classes: (n, h) for each → (n, labels).
 
         states may be one tensor of (layers, T, h) as well, which spares those who run many heads a copy for each.
@@ -124,12 +136,17 @@ class Chain(nn.Module):
         if len(states) != wanted:
             raise QuothError(f"head: {self.line} reads {wanted} states, not {len(states)}")
         logits = now(run(self.steps, _pick(states, self._picked), Here(states[-1], packed)))
-        return logits if self.task == "class" else logits.unbind(-1)
+        return logits if self.task == "class" else SpanOutput(*logits.unbind(-1))
 
     def to_json(self) -> dict[str, Any]:
         """What a model folder says of this head; see `build_head`."""
         classes = {} if self.labels is None else {"labels": self.labels, "pooled": self.pooled}
         return {"kind": "chain", "line": self.line, **classes}
+
+    def to_onnx(self, g: Graph, states: Sequence[str], size: str) -> str:
+        """(T, h) for each layer in `reads`, for classes then the pooler's → (T, outputs)."""
+        picked = stack_values(g, [states[number] for number in self._picked], self._hidden)
+        return write_steps(g, self.steps, picked, GraphHere(GraphValue(states[-1], None, self._hidden), size)).name
 
 
 def build(line: Line, form: Form) -> tuple[nn.ModuleList, Form]:
@@ -154,7 +171,7 @@ def features(x: Tensor | Later) -> int:
     return x.features if isinstance(x, Compressed) else now(x)[..., 0, :].numel()
 
 
-def _pick(states: Sequence[Tensor] | Tensor, picked: tuple[int, ...]) -> Tensor:
+def _pick(states: States, picked: tuple[int, ...]) -> Tensor:
     """The states of these numbers: (T, h) of one, (layers, T, h) of several."""
     if len(picked) == 1:
         return states[picked[0]]
@@ -209,10 +226,8 @@ def _has_skip(line: Line) -> bool:
     return any(any(map(_has_skip, step.lines)) if isinstance(step, Branches) else step.name == "skip" for step in line)
 
 
-def _check(line: Any, labels: Any, pooled: Any) -> None:
-    if not isinstance(line, str):
-        raise QuothError(f"head: line must be a text such as 'pool(learned) > linear', not {line!r}")
-    if labels is not None and (type(labels) is not int or labels < 1):
+def _check(labels: int | None, *, pooled: bool) -> None:
+    if labels is not None and labels < 1:
         raise QuothError(f"head: labels must be a whole number from 1, not {labels!r}")
-    if type(pooled) is not bool or (pooled and labels is None):
-        raise QuothError(f"head: pooled = {pooled!r} is for classes only, true or false; give labels with it")
+    if pooled and labels is None:
+        raise QuothError("head: pooled is for classes only; give labels with it")

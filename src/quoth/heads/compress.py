@@ -1,10 +1,10 @@
 """Compression of every state (BERTVision calls it an adapter), and the last layer beside it.
 
-Jiang, Benge, King, "BERTVision", §2.3 and figure 1:
+Jiang, Benge & King 2022, "BERTVision", §2.3 and figure 1:
 
     compress(d)         gelu(hₗ·W + b)      one W ∈ ℝʰˣᵈ for all layers: h·d + d parameters
     compress(d, each)   gelu(hₗ·Wₗ + bₗ)    one for each layer: L·(h·d + d)
-    skip                [h_L, x]            the last state before what was made so far, laid side by side
+    skip                [h_L, x]            the last state and what was made so far, concatenated
 
 gelu in its tanh form. Down only: no way up again and no sum, unlike Houlsby's adapter. On one state (pooled before,
 say), compress is a dense layer. For classes with the pooler's output as one more channel, skip takes that channel, as
@@ -19,7 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.heads.step import Form, Here, Value, by_layer, draw, fusable, need_layers, pieces
+from quoth.encoder.graph import Graph
+from quoth.heads.graph_values import GraphHere, GraphValue, concat_values
+from quoth.heads.line import Argument
+from quoth.heads.step import Form, Here, Value, by_layer, draw, fusable, need_layers, pieces, register_step
 
 
 class Compress(nn.Module):
@@ -45,6 +48,14 @@ class Compress(nn.Module):
         found = Compressed(products, bias)
         return found if fusable(products) and self.form.outputs == 2 else found.now()
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) → (layers, T, size); or (T, f) → (T, size)."""
+        size = self.form.width
+        bias = self.bias.unflatten(0, (-1, size))
+        product = g("MatMul", x.name, g.constant(self.weight.mT))
+        shifted = g("Add", product, g.constant(bias.unsqueeze(1) if self.weight.ndim == 3 else bias[0]))
+        return replace(x, name=g.activate(shifted, "gelu_tanh"), width=size)
+
 
 @dataclass(frozen=True)
 class Compressed:
@@ -58,7 +69,7 @@ class Compressed:
 
     @property
     def features(self) -> int:
-        """Of a token, all layers side by side."""
+        """Of a token, all layers together."""
         return (len(self.products) if self.products.ndim == 3 else 1) * self.bias.shape[-1]
 
     def now(self) -> Tensor:
@@ -84,3 +95,11 @@ class Skip(nn.Module):
     def forward(self, x: Value, here: Here) -> Value:
         """(layers, T, f) or (T, f) → (T, hidden + all of it), in pieces."""
         return (here.last, *pieces(x))
+
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) or (T, f) → (T, hidden + all of it)."""
+        return concat_values(g, here.last, x)
+
+
+register_step("compress", {"size": Argument(int), "weights": Argument(("shared", "each"), "shared")}, Compress)
+register_step("skip", {}, Skip)

@@ -1,6 +1,6 @@
 """Convolutions over (tokens, features): the 1×N and the N×N CNN.
 
-Jiang, Benge, King, "BERTVision", §2.4: a window's states are an image of n tokens × f features with the layers as its
+Jiang, Benge & King 2022, "BERTVision", §2.4: a window's states are an image of n tokens × f features, the layers its
 channels (one channel, if they were pooled before); the token axis keeps its length. The paper gives the share of
 BERT-large that each head's parameters make and no sizes; these are ours, within 3 % of it:
 
@@ -8,7 +8,7 @@ BERT-large that each head's parameters make and no sizes; these are ours, within
     cnn(NxN)   1×1, 3×3, 5×5 and 7×7 → 26 filters each, at every 4th feature; 3×8 → 128; 1×8 → 384
 
 relu after each, steps as wide as filters of 8 and 16, zeros outside the window; what is left of the features
-lies side by side, then dropout. dilation=d: the first filters of 1×N take every d-th feature (d of them interleaved,
+is concatenated, then dropout. dilation=d: the first filters of 1×N take every d-th feature (d of them interleaved,
 so that each feature is still read once). For classes the image is one token high, and so are all filters.
 """
 
@@ -20,9 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
+from quoth.heads import graph_maps
+from quoth.heads.graph_values import GraphHere, GraphValue
 from quoth.heads.image import draw_filters, filters, make_image
-from quoth.heads.step import Form, Here, Step
+from quoth.heads.line import Argument
+from quoth.heads.step import Form, Here, Step, register_step
 
 WIDTH = 8
 FIRST = 16  # the width of the first filters of 1×N
@@ -58,6 +62,22 @@ class FeatureCNN(nn.Module):
             x = F.relu(layer(_fill_up(x, 1, WIDTH).unflatten(1, (-1, WIDTH)).flatten(2)))
         return F.dropout(x.flatten(1), self.dropout, self.training)
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) or (T, f) → (T, features), one token at a time."""
+        dilation, layers = self.dilation, x.layers or 1
+        tokens = g("Transpose", x.name, perm=[1, 0, 2]) if x.layers else g("Unsqueeze", x.name, g.integers(1))
+        tokens, width = graph_maps.fill_up(g, tokens, 3, 2, x.width, FIRST * dilation)
+        split = g.reshape(tokens, -1, layers, width // (FIRST * dilation), FIRST, dilation)
+        patches = g("Transpose", split, perm=[0, 2, 4, 1, 3])
+        places = width // FIRST
+        y = g("Relu", g.dense(g.reshape(patches, -1, places, layers * FIRST), self.first))
+        for linear in (self.second, self.third):
+            y, places = graph_maps.fill_up(g, y, 3, 1, places, WIDTH)
+            places //= WIDTH
+            y = g("Relu", g.dense(g.reshape(y, -1, places, linear.in_features), linear))
+        width = places * self.third.out_features
+        return GraphValue(g.reshape(y, -1, width), None, width)
+
 
 class TokenCNN(nn.Module):
     """`cnn(NxN)`: a token sees up to 4 tokens to each side."""
@@ -80,6 +100,16 @@ class TokenCNN(nn.Module):
         y = F.relu(self.third(_fill_up(y, 3, WIDTH)))  # one row high: what lies between windows has no effect
         return F.dropout(image.tokens(y).flatten(1), self.dropout, self.training)
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) or (T, f) → (T, features)."""
+        image = graph_maps.make_maps(g, x, here)
+        y = graph_maps.relu(g, graph_maps.concat(g, [graph_maps.convolve(g, conv, image) for conv in self.bank]))
+        for conv in (self.second, self.third):
+            name, width = graph_maps.fill_up(g, y.name, 4, 3, y.width, WIDTH)
+            y = graph_maps.relu(g, graph_maps.convolve(g, conv, replace(y, name=name, width=width)))
+        flat = y.width * y.channels
+        return GraphValue(g.reshape(g("Transpose", y.name, perm=[0, 2, 3, 1]), -1, flat), None, flat)
+
 
 def _patches(x: Tensor, dilation: int) -> Tensor:
     """What each of the first filters sees: (T, layers, f) → (T, places, layers · width)."""
@@ -100,3 +130,10 @@ def _fill_up(x: Tensor, axis: int, multiple: int) -> Tensor:
     """Zeros at the end of an axis, up to a multiple."""
     missing = -x.shape[axis] % multiple
     return F.pad(x, (0, 0) * (x.ndim - 1 - axis) + (0, missing)) if missing else x
+
+
+register_step(
+    "cnn",
+    {"filters": Argument(("1xN", "NxN")), "dilation": Argument(int, 1), "dropout": Argument(float, 0.1)},
+    cnn,
+)

@@ -8,13 +8,15 @@ zero again before the next filter looks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from quoth.encoder.graph import Graph
+from quoth.heads.graph_maps import Maps, channel_norm, convolve, relu
 from quoth.heads.step import Form
 from quoth.windows.packed import Packed
 
@@ -52,9 +54,7 @@ def make_image(x: Tensor, packed: Packed[Tensor] | None) -> Image:
     x = x if x.ndim == 3 else x.unsqueeze(0)
     if packed is None:
         return Image(_channels_last(x), None, None)
-    windows = torch.arange(len(packed.lengths), device=x.device)
-    window = windows.repeat_interleave(packed.starts.diff(), output_size=packed.tokens)
-    place = torch.arange(packed.tokens, device=x.device) + GAP * window
+    place = torch.arange(packed.tokens, device=x.device) + GAP * packed.window_of_token()
     rows = packed.tokens + GAP * (len(packed.lengths) - 1)
     rows = -(-rows // ROWS) * ROWS if x.is_cuda else rows
     tokens_at = torch.zeros(rows, 1, dtype=torch.bool, device=x.device).index_fill(0, place, True)
@@ -73,8 +73,8 @@ def _channels_last(pixels: Tensor) -> Tensor:
 def through(parts: Iterable[nn.Module], x: Tensor, packed: Packed[Tensor] | None) -> Tensor:
     """A deep network, its parts one after the other, then the mean over the features. x: (…, T, f) → (T, channels).
 
-    While learning from so many tokens that all maps might not fit, a megabyte a token, only what stands between parts
-    is kept, and the rest is computed again on the way back.
+    When trained on so many tokens that all maps might not fit, a megabyte a token, only the inputs of parts are kept;
+    the rest is computed again in the backward pass.
     """
     image = make_image(x, packed)
     y = image.pixels
@@ -135,6 +135,10 @@ class Unit(nn.Module):
         """(1, inputs, rows, f) → (1, outputs, rows, f / step)."""
         return F.relu(image.between(self.norm(self.conv(x))))
 
+    def to_onnx(self, g: Graph, x: Maps) -> Maps:
+        """As `forward`, window by window."""
+        return relu(g, channel_norm(g, self.norm, convolve(g, self.conv, x)))
+
 
 class Halve(nn.Module):
     """The mean of three features, at every second one."""
@@ -144,3 +148,8 @@ class Halve(nn.Module):
         places = -(-x.shape[3] // 2)
         x = F.pad(x, (1, 2 * places - x.shape[3]))  # each place has three; on CUDA F.avg_pool2d was a third of a step
         return (x[..., :-1:2][..., :places] + x[..., 1::2][..., :places] + x[..., 2::2][..., :places]) / 3
+
+    def to_onnx(self, g: Graph, x: Maps) -> Maps:
+        """As `forward`, window by window."""
+        settings = {"kernel_shape": [1, 3], "strides": [1, 2], "pads": [0, 1, 0, x.width % 2], "count_include_pad": 1}
+        return replace(x, name=g("AveragePool", x.name, **settings), width=-(-x.width // 2))

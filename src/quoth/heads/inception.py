@@ -1,9 +1,9 @@
 """Inception over (tokens, features): GoogLeNet with the token axis kept.
 
-Jiang, Benge, King, "BERTVision", §2.4, after Szegedy et al. 2015 (arXiv 1409.4842), table 1:
+Jiang, Benge & King 2022, "BERTVision", §2.4, after Szegedy et al. 2015, "Going Deeper with Convolutions", table 1:
 
     7×7 → 64, pool;  1×1 → 64;  3×3 → 192, pool;  3a, 3b, pool;  4a … 4e, pool;  5a, 5b;  mean over the features
-    a module: 1×1  |  1×1, 3×3  |  1×1, 5×5  |  3×3 pool, 1×1    side by side
+    a module: 1×1  |  1×1, 3×3  |  1×1, 5×5  |  3×3 pool, 1×1    concatenated
 
 Modified: the first convolution goes in steps of 4 features, each pool (1×3) in steps of 2, none along the tokens;
 pools take the mean; ChannelNorm and relu after each convolution. 1.994 % of BERT-large is the paper's size, with
@@ -18,8 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.graph import Graph
+from quoth.heads.graph_maps import Maps, channel_norm, concat, convolve, relu, write_parts
+from quoth.heads.graph_values import GraphHere, GraphValue
 from quoth.heads.image import Halve, Image, Unit, through
-from quoth.heads.step import Form, Here
+from quoth.heads.step import Form, Here, register_step
 
 # 1×1, 3×3 reduce, 3×3, 5×5 reduce, 5×5, pool, from that table; None is a pool between modules.
 MODULES: tuple[tuple[int, int, int, int, int, int] | None, ...] = (
@@ -62,9 +65,13 @@ class Inception(nn.Module):
         """(layers, T, f) or (T, f) → (T, 1024)."""
         return through((*self.stem, *self.body), x, here.packed)
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) or (T, f) → (T, 1024)."""
+        return write_parts(g, (*self.stem, *self.body), x, here)
+
 
 class Module(nn.Module):
-    """An inception module: four ways side by side."""
+    """An inception module: four ways, concatenated."""
 
     def __init__(self, form: Form, inputs: int, sizes: tuple[int, int, int, int, int, int]) -> None:
         super().__init__()
@@ -88,9 +95,26 @@ class Module(nn.Module):
         ]
         return torch.cat(ways, 1)
 
+    def to_onnx(self, g: Graph, x: Maps) -> Maps:
+        """As `forward`, window by window."""
+        around = [self.rows, 1]
+        pooled = convolve(g, self.pool.conv, x)
+        size = {"kernel_shape": [1 + 2 * n for n in around], "pads": around * 2, "count_include_pad": 1}
+        pooled = replace(pooled, name=g("AveragePool", pooled.name, **size))
+        ways = [
+            self.one.to_onnx(g, x),
+            self.three.to_onnx(g, self.three_reduce.to_onnx(g, x)),
+            self.five.to_onnx(g, self.five_reduce.to_onnx(g, x)),
+            relu(g, channel_norm(g, self.pool.norm, pooled)),
+        ]
+        return concat(g, ways)
+
     def _mean(self, x: Tensor) -> Tensor:
         """Of 3×3 pixels (for classes 1×3) around each, zeros outside."""
         x = F.pad(x, (1, 1, self.rows, self.rows))
         x = x[..., :-2] + x[..., 1:-1] + x[..., 2:]
         x = x[:, :, :-2] + x[:, :, 1:-1] + x[:, :, 2:] if self.rows else x
         return x / (9 if self.rows else 3)
+
+
+register_step("inception", {}, Inception)

@@ -1,10 +1,11 @@
 """Attention over layers: for each token and each query, its own mixture of the layers.
 
-Silva, "Intermediate Pretrained Contextual Embedding Models", §3.2 and §3.3. The queries q are the vectors S and E of
-the span head (for classes, the vector of each class); h₁ … h_L are the states of one token:
+Silva 2020, "Intermediate Pretrained Contextual Embedding Models With Applications in Question Answering", §3.2 and
+§3.3. The queries q are the vectors S and E of the span head (for classes, the vector of each class); h₁ … h_L are the
+states of one token:
 
     logit = q·T' + b_q      T' = Σᵢ wᵢ hᵢ
-    attend(weighted)        wᵢ = γ_q · w_qᵢ, learned                           2·(L + 1) parameters for spans
+    attend(weighted)        wᵢ = γ_q · w_qᵢ, both trained                      2·(L + 1) parameters for spans
     attend(dot)             wᵢ = softmaxᵢ(q·hᵢ)                                none of its own
     attend(multiplicative)  wᵢ = softmaxᵢ(q·W·hᵢ)                              H², one W for all queries
     attend(encoder)         T' = LN(z + B·gelu(A·z)),  z = LN(q + O·attention(q; h₁ … h_L))     a block, shared
@@ -23,8 +24,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from quoth.encoder.graph import Graph
 from quoth.encoder.steps import linear_activate, linear_add_norm
-from quoth.heads.step import Form, Here, Step, by_layer, need_layers
+from quoth.heads.graph_values import GraphHere, GraphValue
+from quoth.heads.line import Argument
+from quoth.heads.step import Form, Here, Step, by_layer, need_layers, register_step
 
 SIGMA = 0.02  # BERT's
 
@@ -38,6 +42,11 @@ class Queries(nn.Module):
         self.form = replace(form, layers=None, width=form.outputs)
         self.query = _normal(form.outputs, form.width)
         self.bias = nn.Parameter(torch.zeros(form.outputs))
+
+    def _logits(self, g: Graph, products: str) -> GraphValue:
+        """In a graph, the sum over layers and the bias. (L, T, outputs) → (T, outputs)."""
+        total = g("ReduceSum", products, g.integers(0), keepdims=0)
+        return GraphValue(g("Add", total, g.constant(self.bias)), None, len(self.bias))
 
 
 class Weighted(Queries):
@@ -57,6 +66,11 @@ class Weighted(Queries):
         weights: Tensor = self.weight.unflatten(0, (-1, self.layers)).T * self.scale
         return weights.unsqueeze(1)
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(L, T, f) → (T, outputs)."""
+        weights = g.constant(self.weights(self.weight))
+        return self._logits(g, g("Mul", weights, g.linear(x.name, self.query)))
+
 
 class Dot(Queries):
     """`attend(dot)`."""
@@ -69,6 +83,11 @@ class Dot(Queries):
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts: (L, T, outputs)."""
         return _softmax(by_layer(x, self.query))
+
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(L, T, f) → (T, outputs)."""
+        products = g.linear(x.name, self.query)
+        return self._logits(g, g("Mul", g("Softmax", products, axis=0), products))
 
 
 class Multiplicative(Queries):
@@ -87,6 +106,11 @@ class Multiplicative(Queries):
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts: (L, T, outputs)."""
         return _softmax(by_layer(x, self.query @ self.weight))
+
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(L, T, f) → (T, outputs)."""
+        keys = g.linear(x.name, self.query @ self.weight)
+        return self._logits(g, g("Mul", g("Softmax", keys, axis=0), g.linear(x.name, self.query)))
 
 
 class EncoderBlock(Queries):
@@ -138,6 +162,30 @@ class EncoderBlock(Queries):
             found.append(values.transpose(0, 1).flatten(1))
         return torch.stack(found) + self.to_value.bias.to(found[0].dtype)
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(L, T, f) → (T, outputs), query after query: they are few."""
+        states = g("Transpose", x.name, perm=[1, 0, 2])
+        found = []
+        for number, query in enumerate(self.query.detach()):
+            z = g("Add", g.dense(self._attend_in(g, query, x, states), self.output), g.constant(query))
+            z = g.norm(z, self.attention_norm)
+            wide = g.activate(g.dense(z, self.up), "gelu")
+            mixed = g.norm(g("Add", g.dense(wide, self.down), z), self.ffn_norm)
+            found.append(g.linear(mixed, query[None], self.bias[number : number + 1]))
+        return GraphValue(g("Concat", *found, axis=1), None, len(found))
+
+    def _attend_in(self, g: Graph, query: Tensor, x: GraphValue, states: str) -> str:
+        """What one query finds: each head mixes the layers of a token. x: (L, T, f), states: (T, L, f) → (T, f)."""
+        size = x.width // self.heads
+        asked = self.to_query(query).unflatten(-1, (self.heads, 1, size)) * size**-0.5
+        keys = self.to_key.weight.unflatten(0, (self.heads, size))
+        weights = g("Softmax", g.linear(x.name, (asked @ keys).flatten(0, 1)), axis=0)  # (L, T, heads)
+        mixed = g("MatMul", g("Transpose", weights, perm=[1, 2, 0]), states)  # (T, heads, f)
+        projections = self.to_value.weight.unflatten(0, (self.heads, -1)).mT  # (heads, f, size)
+        values = g("MatMul", g("Transpose", mixed, perm=[1, 0, 2]), g.constant(projections))
+        flat = g.reshape(g("Transpose", values, perm=[1, 0, 2]), -1, x.width)
+        return g("Add", flat, g.constant(self.to_value.bias))
+
 
 ATTENTIONS: dict[str, Callable[[Form], Step]] = {
     "weighted": Weighted,
@@ -150,6 +198,9 @@ ATTENTIONS: dict[str, Callable[[Form], Step]] = {
 def attend(form: Form, how: str) -> Step:
     """`attend(weighted)`, `attend(dot)`, `attend(multiplicative)` or `attend(encoder)`."""
     return ATTENTIONS[how](form)
+
+
+register_step("attend", {"how": Argument(tuple(ATTENTIONS))}, attend)
 
 
 def _normal(*size: int) -> nn.Parameter:

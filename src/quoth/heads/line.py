@@ -5,17 +5,17 @@
     argument = value  |  key "=" value
 
 The words and their arguments stand in `WORDS`. Lines in parentheses are branches: each gets what stands before them,
-and what they make is laid side by side. `parse` reads a line, `spell` writes it in the one canonical way.
+and their results are concatenated. `parse` reads a line, `spell` writes it in the one canonical way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
+from quoth.config import nearest
 from quoth.errors import QuothError
 
 
@@ -29,7 +29,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Branches:
-    """Lines side by side."""
+    """Lines whose results are concatenated."""
 
     lines: tuple[Line, ...]
 
@@ -49,19 +49,12 @@ class Argument:
     least: int = 1
 
 
-WORDS: dict[str, dict[str, Argument]] = {
+SOURCES: dict[str, dict[str, Argument]] = {  # which states are read
     "layers": {"which": Argument(("all",))},
     "layer": {"number": Argument(int, least=0)},
     "last": {"count": Argument(int)},
-    "pool": {"how": Argument(("learned", "average"))},
-    "compress": {"size": Argument(int), "weights": Argument(("shared", "each"), "shared")},
-    "skip": {},
-    "cnn": {"filters": Argument(("1xN", "NxN")), "dilation": Argument(int, 1), "dropout": Argument(float, 0.1)},
-    "inception": {},
-    "xception": {"size": Argument(("modified", "short", "full"), "modified")},
-    "linear": {},
-    "attend": {"how": Argument(("weighted", "dot", "multiplicative", "encoder"))},
 }
+WORDS: dict[str, Mapping[str, Argument]] = {**SOURCES}  # and the steps, by `quoth.heads.register_step`
 
 
 def parse(text: str) -> Line:
@@ -76,11 +69,6 @@ def parse(text: str) -> Line:
 def spell(line: Line) -> str:
     """The canonical spelling: one space around > and +, no argument that has its default."""
     return " > ".join(_spell_step(step) for step in line)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that is most like this one."""
-    return get_close_matches(word, list(known), n=1, cutoff=0.0)[0]
 
 
 def _line(tokens: list[str], text: str) -> tuple[Line, list[str]]:

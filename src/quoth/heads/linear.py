@@ -7,23 +7,29 @@ Classes (the same, §4.1):           C·pool(h_CLS) + b, where pool is a dense l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.axes import FREE, HIDDEN, Axes
+from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
-from quoth.heads.head import Task
+from quoth.heads.head import SpanOutput, States, Task, register_head
 from quoth.windows.packed import Packed
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
 
 
+@register_head
 class SpanHead(nn.Module):
     """Start and end logits of every token from the last layer: 2·(h + 1) parameters."""
 
+    kind: ClassVar[str] = "span"
     task: Task = "span"
+    axes: ClassVar[Axes] = {"linear.weight": (FREE, HIDDEN)}
+    transformers_class = "ForQuestionAnswering"
     reads: tuple[int, ...] = (-1,)
     pooled = False
 
@@ -32,16 +38,20 @@ class SpanHead(nn.Module):
         self.linear = nn.Linear(hidden, 2)
         _initialise(self)
 
-    def forward(self, states: Sequence[Tensor], packed: Packed[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, states: States, packed: Packed[Tensor] | None = None) -> SpanOutput:
         """One state of (T, h) → start logits (T,), end logits (T,)."""
-        start, end = self.linear(states[-1]).unbind(-1)
-        return start, end
+        return SpanOutput(*self.linear(states[-1]).unbind(-1))
 
     def to_json(self) -> dict[str, Any]:
         """What a model folder says of this head; see `build_head`."""
         return {"kind": "span"}
 
+    def to_onnx(self, g: Graph, states: Sequence[str], size: str) -> str:
+        """One state of (T, h) → (T, 2)."""
+        return g.dense(states[-1], self.linear)
 
+
+@register_head
 class ClassHead(nn.Module):
     """Class logits of each window from its first token.
 
@@ -50,7 +60,10 @@ class ClassHead(nn.Module):
     is C·h_CLS + b.
     """
 
+    kind: ClassVar[str] = "class"
     task: Task = "class"
+    axes: ClassVar[Axes] = {"linear.weight": (FREE, HIDDEN), "dense.weight": (HIDDEN, HIDDEN), "dense.bias": (HIDDEN,)}
+    transformers_class = "ForSequenceClassification"
     reads: tuple[int, ...] = (-1,)
 
     def __init__(self, hidden: int, labels: int, activation: str | None = None, *, pooled: bool = False) -> None:
@@ -74,6 +87,13 @@ class ClassHead(nn.Module):
         """What a model folder says of this head; see `build_head`."""
         labels = self.linear.out_features
         return {"kind": "class", "labels": labels, "activation": self.activation, "pooled": self.pooled}
+
+    def to_onnx(self, g: Graph, states: Sequence[str], size: str) -> str:
+        """First tokens, or the pooler's output, last of (B, h) → (B, labels)."""
+        x = states[-1]
+        if self.dense is not None and self.activation is not None:
+            x = g.activate(g.dense(x, self.dense), self.activation)
+        return g.dense(x, self.linear)
 
 
 def _initialise(head: nn.Module) -> None:

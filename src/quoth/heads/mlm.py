@@ -1,7 +1,7 @@
-"""The heads of pre-training (Devlin et al. 2019, §3.1): masked words, and whether the second piece follows the first.
+"""The head of pre-training (Devlin et al. 2019, §3.1): masked language modelling (MLM), next sentence prediction (NSP).
 
-    words:      W·LayerNorm(gelu(D·hₖ + d)) + b    for each masked token k of the last layer, W the table of the words
-    following:  F·tanh(pooler(h_CLS)) + f
+    MLM:  W·LayerNorm(gelu(D·hₖ + d)) + b    for each masked token k of the last layer, W the word embeddings
+    NSP:  F·tanh(pooler(h_CLS)) + f
 
 W is the encoder's own (tied), and so not a part of the head. Where a projection leads from embeddings of size e to h,
 D leads back from h to e, as in ALBERT.
@@ -9,18 +9,19 @@ D leads back from h to e, as in ALBERT.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.axes import FREE, HIDDEN, Axes
 from quoth.encoder.shape import Shape
 from quoth.encoder.style import Style
 from quoth.errors import QuothError
-from quoth.heads.head import Task
+from quoth.heads.head import PretrainingOutput, States, Task, register_head
 from quoth.windows.masked import Masked
 from quoth.windows.packed import Packed
 
@@ -31,17 +32,27 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # by the encoder's names
 }
 
 
+@register_head
 class MlmHead(nn.Module):
-    """Logits of masked words and, with `following`, of whether B follows A.
+    """Logits of masked tokens (MLM) and, with `nsp`, of whether B follows A (NSP).
 
-    vocab: rows of the table of words; embedding: its columns where a projection leads from them to the hidden size,
+    vocab: rows of the word embeddings; embedding: their columns where a projection leads from them to the hidden size,
     None where they are the hidden size itself; activation, eps: those of the encoder
 
     The dense layer and its norm are `dense`, `norm` (h → h) or, with a projection, `down`, `down_norm` (h → e): a cut
     of the hidden size changes both sides of the first, one side of the second.
     """
 
+    kind: ClassVar[str] = "mlm"
     task: Task = "mlm"
+    axes: ClassVar[Axes] = {  # the decoder's weights are the encoder's, and its bias runs over the vocabulary
+        "dense.weight": (HIDDEN, HIDDEN),
+        "dense.bias": (HIDDEN,),
+        "norm.weight": (HIDDEN,),
+        "norm.bias": (HIDDEN,),
+        "down.weight": (FREE, HIDDEN),
+        "nsp.weight": (FREE, HIDDEN),
+    }
     reads: tuple[int, ...] = (-1,)
 
     def __init__(
@@ -52,7 +63,7 @@ class MlmHead(nn.Module):
         *,
         activation: str = "gelu",
         eps: float = 1e-12,
-        following: bool = True,
+        nsp: bool = True,
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
@@ -62,8 +73,8 @@ class MlmHead(nn.Module):
         self.down = nn.Linear(hidden, embedding) if embedding is not None else None
         self.down_norm = nn.LayerNorm(embedding, eps) if embedding is not None else None
         self.bias = nn.Parameter(torch.zeros(vocab))
-        self.following = nn.Linear(hidden, 2) if following else None
-        self.pooled = following
+        self.nsp = nn.Linear(hidden, 2) if nsp else None
+        self.pooled = nsp
         self._activate = ACTIVATIONS[activation]
         self._settings = {"vocab": vocab, "embedding": embedding, "activation": activation, "eps": eps}
         for module in self.modules():
@@ -71,12 +82,17 @@ class MlmHead(nn.Module):
                 nn.init.normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
 
-    def forward(
-        self, states: Sequence[Tensor], packed: Packed[Tensor], table: Tensor, pooled: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """One state of (T, h), the words (vocab, e), the pooler's output (n, h) → (m, vocab), (n, 2).
+    @property
+    def transformers_class(self) -> str:
+        """With NSP it is another one."""
+        return "ForPreTraining" if self.pooled else "ForMaskedLM"
 
-        m are the places of a `Masked` batch, since 15 % of the tokens are enough work for a table of words; of any
+    def forward(
+        self, states: States, packed: Packed[Tensor], table: Tensor, pooled: Tensor | None = None
+    ) -> PretrainingOutput:
+        """One state of (T, h), the word embeddings (vocab, e), the pooler's output (n, h) → (m, vocab), (n, 2).
+
+        m are the places of a `Masked` batch, 15 % of the tokens, since a product with all words is much work; of any
         other batch all T tokens.
         """
         x = states[-1]
@@ -86,14 +102,14 @@ class MlmHead(nn.Module):
         assert dense is not None
         assert norm is not None
         words = _decode(norm(self._activate(dense(x))), table, self.bias)
-        return words, self.following(pooled) if self.following is not None else None
+        return PretrainingOutput(words, self.nsp(pooled) if self.nsp is not None else None)
 
     def to_json(self) -> dict[str, Any]:
         """What a model folder says of this head; see `build_head`."""
-        return {"kind": "mlm", **self._settings, "following": self.pooled}
+        return {"kind": "mlm", **self._settings, "nsp": self.pooled}
 
 
-def mlm_table(shape: Shape, style: Style, *, following: bool = True) -> dict[str, Any]:
+def mlm_table(shape: Shape, style: Style, *, nsp: bool = True) -> dict[str, Any]:
     """The table from which `build_head` makes the head that fits an encoder."""
     return {
         "kind": "mlm",
@@ -101,7 +117,7 @@ def mlm_table(shape: Shape, style: Style, *, following: bool = True) -> dict[str
         "embedding": shape.embedding if shape.projection else None,
         "activation": style.activation,
         "eps": style.eps,
-        "following": following,
+        "nsp": nsp,
     }
 
 

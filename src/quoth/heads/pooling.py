@@ -1,6 +1,6 @@
 """Pooling over layers: learned (LP) and average (AP).
 
-Jiang, Benge, King, "BERTVision", §2.2, after Tenney et al. 2019 and Ma et al. 2019:
+Jiang, Benge & King 2022, "BERTVision", §2.2, after Tenney et al. 2019 and Ma et al. 2019:
 
     LP   γ · Σₗ softmax(w)ₗ hₗ        L + 1 parameters for L layers
     AP   Σₗ hₗ / L                    none
@@ -15,7 +15,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from quoth.heads.step import Form, Here, fusable, need_layers
+from quoth.encoder.graph import Graph
+from quoth.heads.graph_values import GraphHere, GraphValue
+from quoth.heads.line import Argument
+from quoth.heads.step import Form, Here, fusable, need_layers, register_step
 
 
 class Pool(nn.Module):
@@ -48,3 +51,16 @@ class Pool(nn.Module):
         """The share of each layer, (layers,), without γ; LP only."""
         assert self.weight is not None
         return self.weight.softmax(0)
+
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """One product with a row of weights. (layers, T, f) → (T, f)."""
+        assert x.layers is not None
+        if self.weight is None or self.scale is None:
+            weights = torch.full((x.layers,), 1 / x.layers)
+        else:
+            weights = (self.scale * self.shares()).detach()
+        flat = g.reshape(x.name, x.layers, -1)
+        return GraphValue(g.reshape(g("MatMul", g.constant(weights[None]), flat), -1, x.width), None, x.width)
+
+
+register_step("pool", {"how": Argument(("learned", "average"))}, Pool)

@@ -1,8 +1,12 @@
-"""What the steps of a chain hand on, and what they know of one another."""
+"""What the steps of a chain hand on, what they know of one another, and `register_step`.
+
+A new step is one file: a class made from the `Form` of its input and the arguments of its word, with `form` (that of
+its output), `forward(x, here)` and, to be exported, `to_onnx(g, x, here)`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -13,6 +17,7 @@ from torch import Tensor, nn
 from quoth.encoder.steps import have_kernels
 from quoth.errors import QuothError
 from quoth.heads.head import Task
+from quoth.heads.line import WORDS, Argument
 from quoth.windows.packed import Packed
 
 SIGMA = 1e-3  # of the weights that BERTVision draws
@@ -34,7 +39,7 @@ class Form:
 
     @property
     def flat(self) -> int:
-        """The width when all layers are laid side by side."""
+        """The width when all layers are concatenated."""
         return (self.layers or 1) * self.width
 
 
@@ -53,7 +58,7 @@ class Later(Protocol):
         """(layers, T, f) or (T, f)."""
 
 
-Value: TypeAlias = "Tensor | Later | tuple[Tensor | Later, ...]"  # a tuple: pieces, to be laid side by side
+Value: TypeAlias = "Tensor | Later | tuple[Tensor | Later, ...]"  # a tuple: pieces, to be concatenated
 
 
 class Step(Protocol):
@@ -63,6 +68,15 @@ class Step(Protocol):
 
     def __call__(self, x: Tensor, here: Here) -> Value:
         """From the input's form to the output's."""
+
+
+STEPS: dict[str, Callable[..., Step]] = {}
+
+
+def register_step(word: str, arguments: Mapping[str, Argument], make: Callable[..., Step]) -> None:
+    """Make a word of the line known: its arguments, and what makes the step of a `Form` and their values."""
+    WORDS[word] = arguments
+    STEPS[word] = make
 
 
 def need_layers(word: str, form: Form) -> int:
@@ -84,7 +98,7 @@ def side_by_side(*parts: Tensor) -> Tensor:
 
 
 def pieces(x: Value) -> tuple[Tensor | Later, ...]:
-    """What lies side by side in x."""
+    """The parts whose concatenation is x."""
     return x if isinstance(x, tuple) else (x,)
 
 

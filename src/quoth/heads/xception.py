@@ -1,6 +1,7 @@
 """Xception over (tokens, features), modified: the token axis kept, and three sizes.
 
-Jiang, Benge, King, "BERTVision", §2.4 and their code, after Chollet 2017 (arXiv 1610.02357), figure 5:
+Jiang, Benge & King 2022, "BERTVision", §2.4 and their code, after Chollet 2017, "Xception: Deep Learning with
+Depthwise Separable Convolutions", figure 5:
 
     stem     3×3 in steps of 3 features, 3×3 (in steps of 2 in the size for spans)
     block    x ↦ pool(sep(relu(sep(relu(x))))) + 1×1(x), both in steps of 2 features
@@ -18,12 +19,17 @@ take the mean. Filters are 1×3 for classes, as the authors had them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.graph import Graph
+from quoth.heads.graph_maps import Maps, channel_norm, convolve, relu, write_parts
+from quoth.heads.graph_values import GraphHere, GraphValue
 from quoth.heads.image import ChannelNorm, Halve, Image, Unit, filters, through
-from quoth.heads.step import Form, Here
+from quoth.heads.line import Argument
+from quoth.heads.step import Form, Here, register_step
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,10 @@ class Xception(nn.Module):
         """(layers, T, f) or (T, f) → (T, channels of the last part)."""
         return through(self.parts, x, here.packed)
 
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) or (T, f) → (T, channels of the last part)."""
+        return write_parts(g, self.parts, x, here)
+
 
 class Separable(nn.Module):
     """3×3 of each channel alone, then 1×1 over the channels, then ChannelNorm."""
@@ -91,6 +101,10 @@ class Separable(nn.Module):
     def forward(self, x: Tensor, image: Image) -> Tensor:
         """(1, inputs, rows, f) → (1, outputs, rows, f), zeros between windows."""
         return image.between(self.norm(self.pointwise(self.depthwise(x))))
+
+    def to_onnx(self, g: Graph, x: Maps) -> Maps:
+        """As `forward`, window by window."""
+        return channel_norm(g, self.norm, convolve(g, self.pointwise, convolve(g, self.depthwise, x)))
 
 
 class Block(nn.Module):
@@ -110,6 +124,12 @@ class Block(nn.Module):
         halved: Tensor = self.pool(y, image)
         return halved + image.between(self.norm(self.leap(x)))
 
+    def to_onnx(self, g: Graph, x: Maps) -> Maps:
+        """As `forward`, window by window."""
+        y = self.second.to_onnx(g, relu(g, self.first.to_onnx(g, relu(g, x))))
+        leap = channel_norm(g, self.norm, convolve(g, self.leap, x))
+        return replace(leap, name=g("Add", self.pool.to_onnx(g, y).name, leap.name))
+
 
 class Middle(nn.Module):
     """Three separable convolutions, added to their input."""
@@ -125,6 +145,14 @@ class Middle(nn.Module):
             y = separable(F.relu(y), image)
         return x + y
 
+    def to_onnx(self, g: Graph, x: Maps) -> Maps:
+        """As `forward`, window by window."""
+        y = x
+        separable: Any
+        for separable in self.three:
+            y = separable.to_onnx(g, relu(g, y))
+        return replace(y, name=g("Add", x.name, y.name))
+
 
 class Tail(nn.Module):
     """A separable convolution and relu."""
@@ -136,3 +164,10 @@ class Tail(nn.Module):
     def forward(self, x: Tensor, image: Image) -> Tensor:
         """(1, inputs, rows, f) → (1, outputs, rows, f)."""
         return F.relu(self.separable(x, image))
+
+    def to_onnx(self, g: Graph, x: Maps) -> Maps:
+        """As `forward`, window by window."""
+        return relu(g, self.separable.to_onnx(g, x))
+
+
+register_step("xception", {"size": Argument(tuple(SIZES), "modified")}, Xception)

@@ -6,15 +6,17 @@ style, and tensors under Quoth's names. A delta folder holds what was trained an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
+from quoth.config import fill
 from quoth.embedded import ONLY_ANSWERS, is_embedded
-from quoth.encoder.families import family_of
+from quoth.encoder.families import family_of, is_known
 from quoth.encoder.families.family import Family, translate
 from quoth.encoder.shape import Shape
 from quoth.encoder.style import Style
@@ -23,7 +25,6 @@ from quoth.files import read_json
 from quoth.hub import DELTA, ONNX, ModelFiles, find_model
 
 FORMAT = 1
-INSERTED = {"adapters": "_adapter.", "lora": ".lora_"}  # what the names of tensors between a shape's own have in them
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,22 @@ class Base:
 
     source: str
     sha256: str
+    pooler: bool = False
+
+
+@dataclass(frozen=True)
+class Description:
+    """What quoth.json says of a model; it may have other keys beside these, such as the calibration."""
+
+    format: int
+    family: str
+    shape: dict[str, Any]
+    style: dict[str, Any]
+    tuning: dict[str, Any] | None = None
+    head: dict[str, Any] | None = None
+    windows: dict[str, int] | None = None
+    config: dict[str, Any] | None = None
+    base: Base | None = None
     pooler: bool = False
 
 
@@ -84,12 +101,9 @@ class Checkpoint:
         return {name: tensor for name, tensor in self.tensors.items() if tensor.file in self.files.weights}
 
     def inserted(self) -> dict[str, list[Tensor]]:
-        """The tensors that tuning put between the shape's own, by kind."""
-        found = {
-            kind: [tensor for name, tensor in self.tensors.items() if name.startswith("encoder.") and mark in name]
-            for kind, mark in INSERTED.items()
-        }
-        return {kind: tensors for kind, tensors in found.items() if tensors}
+        """The tensors that tuning inserted, by its kind: those of the encoder that no family knows."""
+        found = [t for name, t in self.tensors.items() if name.startswith("encoder.") and not is_known(name)]
+        return {str((self.tuning or {}).get("kind", "inserted")): found} if found else {}
 
     @property
     def pooler(self) -> bool:
@@ -116,57 +130,57 @@ def _open(source: str | Path, base: str | Path | None, above: tuple[Path, ...]) 
     here = files.description.resolve()
     if here in above:
         raise QuothError(f"{source}: it would be its own base")
-    description = read_json(files.description)
-    if not isinstance(description, dict):
+    value = read_json(files.description)
+    if not isinstance(value, dict):
         raise QuothError(f"{files.description}: not a JSON object")
     tensors = {tensor.name: tensor for path in files.weights for tensor in _header(path)}
     if files.description.name != "quoth.json":
-        return _hugging_face(files, description, tensors)
+        return _hugging_face(files, value, tensors)
+    description = _describe(files, value)
     checkpoint = _quoth(files, description, tensors)
     if files.weights[0].name != DELTA:
         return checkpoint
     return _on_its_base(checkpoint, description, base, (*above, here))
 
 
-def _quoth(files: ModelFiles, value: dict[str, Any], tensors: dict[str, Tensor]) -> Checkpoint:
+def _describe(files: ModelFiles, value: Mapping[str, Any]) -> Description:
     path = str(files.description)
     if value.get("format") != FORMAT:
         raise QuothError(
             f"{path}: format {value.get('format')!r} is not {FORMAT}, which this version reads; upgrade Quoth"
         )
-    for key in ("family", "shape", "style"):
-        if key not in value:
-            raise QuothError(f"{path}: {key} is missing")
-    tuning = value.get("tuning")
-    if tuning is not None and not isinstance(tuning, dict):
-        raise QuothError(f"{path}: tuning is {tuning!r}; it must be an object with a kind")
+    known = {field.name for field in fields(Description)}
+    return fill(Description, {key: v for key, v in value.items() if key in known and v is not None}, path)
+
+
+def _quoth(files: ModelFiles, description: Description, tensors: dict[str, Tensor]) -> Checkpoint:
+    path = str(files.description)
     return Checkpoint(
         files,
-        family_of(value["family"], path),
-        Shape.from_json(value["shape"], f"{path}: shape"),
-        Style.from_json(value["style"], path),
+        family_of(description.family, path),
+        Shape.from_json(description.shape, f"{path}: shape"),
+        Style.from_json(description.style, path),
         tensors,
         unused=(),
-        head=value.get("head"),
-        config=value.get("config"),
-        tuning=tuning,
-        windows=value.get("windows"),
+        head=description.head,
+        config=description.config,
+        tuning=description.tuning,
+        windows=description.windows,
     )
 
 
 def _on_its_base(
-    delta: Checkpoint, value: dict[str, Any], moved: str | Path | None, above: tuple[Path, ...]
+    delta: Checkpoint, description: Description, moved: str | Path | None, above: tuple[Path, ...]
 ) -> Checkpoint:
     """A delta with the tensors of its base below its own, as far as the base can be opened."""
-    path = delta.files.description
-    named = value.get("base")
-    if not isinstance(named, dict) or not all(isinstance(named.get(key), str) for key in ("source", "sha256")):
-        raise QuothError(f"{path}: base is {named!r}; a delta needs an object with source and sha256")
+    path, named = delta.files.description, description.base
+    if named is None:
+        raise QuothError(f"{path}: base is missing; a delta needs an object with source and sha256")
     if delta.tuning is None:
         raise QuothError(f"{path}: tuning is missing, which a delta needs")
-    source = place(moved or named["source"])
-    pooler = bool(value.get("pooler")) and "pooler.weight" not in delta.tensors
-    delta = replace(delta, base=Base(source, named["sha256"], pooler))
+    source = place(moved or named.source)
+    pooler = description.pooler and "pooler.weight" not in delta.tensors
+    delta = replace(delta, base=Base(source, named.sha256, pooler))
     try:
         below = _open(source, None, above)
         if below.trouble:
@@ -229,20 +243,20 @@ def _head(
 def _mlm_head(
     config: dict[str, Any], tensors: Mapping[str, Tensor], shape: Shape, style: Style
 ) -> dict[str, Any] | None:
-    """The head of pre-training, if all of its words' part is there and its decoder is the table of the words."""
+    """The head of pre-training, if all of its MLM part is there and its decoder is the word embeddings."""
     wanted = ("head.bias", "head.dense.weight", "head.dense.bias", "head.norm.weight", "head.norm.bias")
     if not config.get("tie_word_embeddings", True) or any(name not in tensors for name in wanted):
         return None
-    following = "head.following.weight" in tensors and "pooler.weight" in tensors
-    manner = {"activation": style.activation, "eps": style.eps}
-    return {"kind": "mlm", "vocab": shape.vocab, "embedding": None, **manner, "following": following}
+    nsp = "head.nsp.weight" in tensors and "pooler.weight" in tensors
+    own = {"activation": style.activation, "eps": style.eps}
+    return {"kind": "mlm", "vocab": shape.vocab, "embedding": None, **own, "nsp": nsp}
 
 
 def _has_place(name: str, head: dict[str, Any] | None, family: Family) -> bool:
     """Whether a tensor belongs to this head, and not to another that the file has too."""
-    if head is None or (name.startswith("head.following.") and not head.get("following")):
+    if head is None or (name.startswith("head.nsp.") and not head.get("nsp")):
         return False
-    return any(translate(name, ours, theirs) for ours, theirs in family.head_rules(head["kind"]))
+    return any(translate(name, ours, theirs) for ours, theirs in family.heads.get(head["kind"], ()))
 
 
 def _refuse(config: Mapping[str, Any], files: ModelFiles) -> None:
@@ -263,19 +277,11 @@ def _header(path: Path) -> list[Tensor]:
     if path.suffix == ".bin":
         return _bin_header(path)
     try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(length, 100_000_000)))
-        header.pop("__metadata__", None)
-        tensors = [Tensor(path, name, tuple(entry["shape"]), entry["dtype"]) for name, entry in header.items()]
-        end = 8 + length + max((entry["data_offsets"][1] for entry in header.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        raise QuothError(f"{path}: not a safetensors file, or damaged; fetch it again") from None
-    if path.stat().st_size < end:
-        raise QuothError(
-            f"{path}: truncated, {path.stat().st_size:,} bytes of the {end:,} its header promises; fetch it again"
-        )
-    return tensors
+        with safe_open(path, framework="np") as opened:
+            parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            return [Tensor(path, name, tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()]
+    except SafetensorError as error:
+        raise QuothError(f"{path}: not a safetensors file, or truncated or damaged ({error}); fetch it again") from None
 
 
 def _bin_header(path: Path) -> list[Tensor]:

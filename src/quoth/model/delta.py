@@ -1,6 +1,6 @@
 """Deltas: what of a tuned model is saved, and how it is put back on its base, for `quoth.model.save` and `load`.
 
-    delta.safetensors = what learned + the head + a pooler that the base does not have
+    delta.safetensors = what was trained + the head + a pooler that the base does not have
 
 The rest is the base's, which is known by the hash of its weights.
 """
@@ -22,8 +22,8 @@ def delta_names(model: Model) -> set[str]:
     """What the delta of a tuned model holds: all that the base cannot give back."""
     if model.tuning is None:
         raise QuothError("this model has a base but no tuning, so nothing says what was trained")
-    foreign = ("head.",) if model.base is not None and model.base.pooler else ("head.", "pooler.")
-    return trainable(model, model.tuning) | {name for name in model.state_dict() if name.startswith(foreign)}
+    own = ("head.",) if model.base is not None and model.base.pooler else ("head.", "pooler.")
+    return trainable(model, model.tuning) | {name for name in model.state_dict() if name.startswith(own)}
 
 
 def base_weights(delta: Checkpoint) -> dict[str, Tensor]:
@@ -46,7 +46,7 @@ def base_weights(delta: Checkpoint) -> dict[str, Tensor]:
 
 
 def check_delta(model: Model, checkpoint: Checkpoint) -> None:
-    """Refuse a delta that holds less than was trained, where the base would fill the gap in silence, or more."""
+    """Refuse a delta that holds less than was trained (the base would fill the gap unnoticed), or more."""
     wanted, found = delta_names(model), checkpoint.own.keys()
     for name in sorted(wanted - found):
         raise QuothError(f"{checkpoint.files.source}: tensor {name} was trained, but is missing from {DELTA}")

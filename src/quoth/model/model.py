@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from quoth.encoder.encoder import Encoder
 from quoth.encoder.families import family_of
 from quoth.errors import QuothError
-from quoth.heads import Head
+from quoth.heads.head import Head, Output, ReadsFirstTokens, ReadsMaskedTokens, ReadsTokens, States
 from quoth.model.checkpoint import Base
 from quoth.tune import Tuning
 from quoth.windows.packed import Packed
@@ -32,8 +31,8 @@ class Origin:
 class Model(nn.Module):
     """An encoder, perhaps its family's pooler (dense h → h and tanh on the first token), perhaps a head.
 
-    tuning and base are set by `quoth.model.apply` and by `load`: how the model learns or learned, and on what; base
-    is None where the model stands for itself and is saved whole.
+    tuning and base are set by `quoth.model.apply` and by `load`: how the model is trained, and on which weights;
+    base is None where the model has none and is saved whole.
     """
 
     def __init__(
@@ -52,31 +51,28 @@ class Model(nn.Module):
         self.head: Any = head  # a `Head`, or None
         self.origin = origin or Origin()
         self.tuning: Tuning | None = None
-        self.windows: dict[str, int] | None = None  # the max_length, step and question_limit that it was trained with
+        self.windows: dict[str, int] | None = None  # the max_length, step and max_query_length that it was trained with
         self.base: Base | None = None
 
-    def forward(self, packed: Packed[Tensor]) -> Any:
-        """Logits of a batch.
-
-        (start (T,), end (T,)) from a span head, (n, labels) from a classification head; from a head of pre-training the
-        words of masked places (m, vocab) and, if it has that, whether B follows (n, 2).
-        """
+    def forward(self, packed: Packed[Tensor]) -> Output:
+        """Logits of a batch, by task: start (T,), end (T,); or (n, labels); or words (m, vocab), nsp (n, 2)."""
         if self.head is None:
             raise QuothError("this model has no head: use model.encoder for states, or train a head")
         return self.read(self.head, self.encoder(packed, self.head.reads), packed)
 
-    def read(self, head: Any, states: Sequence[Tensor] | Tensor, packed: Packed[Tensor]) -> Any:
+    def read(self, head: Head, states: States, packed: Packed[Tensor]) -> Output:
         """What a head, this model's or another, makes of the states of the layers that it reads."""
         if head.task == "span":
-            return head(states, packed)
+            return cast(ReadsTokens, head)(states, packed)
         places = packed.starts[:-1].long()
         if head.task == "mlm":
             table = self.encoder.embeddings.words.weight
-            return head(states, packed, table, self._pool(states[-1][places]) if head.pooled else None)
+            pooled = self._pool(states[-1][places]) if head.pooled else None
+            return cast(ReadsMaskedTokens, head)(states, packed, table, pooled)
         first = [state[places] for state in states]
         if head.pooled and self.pooler is not None:
             first.append(self._pool(first[-1]))
-        return head(first)
+        return cast(ReadsFirstTokens, head)(first)
 
     def _pool(self, first: Tensor) -> Tensor:
         """The pooler's output for first tokens: (n, h) → (n, h)."""

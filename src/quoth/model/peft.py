@@ -12,7 +12,7 @@ from torch import Tensor
 from quoth.errors import QuothError
 from quoth.files import atomic_file, write_json
 from quoth.model.model import Model
-from quoth.model.saving import linear_kind
+from quoth.model.saving import hugging_face_kind
 from quoth.model.tuned import trainable
 from quoth.model.weights import write_weights
 from quoth.tune.lora import LoRA
@@ -29,7 +29,9 @@ def save_peft(model: Model, folder: str | Path) -> None:
         found = "no tuning" if tuning is None else f"tuning {tuning.kind}"
         raise QuothError(f"only LoRA can be saved for peft; this model has {found}")
     model.family.check_expressible(model.encoder.shape)
-    kind = linear_kind(model)
+    kind = hugging_face_kind(model)
+    if kind not in TASKS:
+        raise QuothError(f"peft has no task for a head of kind {kind!r}; save as a Quoth folder")
     weights: dict[str, Tensor] = {}
     targets, whole = set(), set()
     state = model.state_dict()

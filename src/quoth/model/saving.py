@@ -17,7 +17,7 @@ from quoth.model.checkpoint import FORMAT
 from quoth.model.delta import delta_names
 from quoth.model.model import Model
 from quoth.model.weights import write_weights
-from quoth.tune import inserted
+from quoth.tune import can_merge, inserted
 
 
 def save(model: Model, folder: str | Path) -> None:
@@ -43,7 +43,7 @@ def save(model: Model, folder: str | Path) -> None:
         _write(folder, "quoth.json", description, "model.safetensors", _weights(model), model)
         return
     if Path(folder).resolve() == Path(model.base.source).resolve():
-        raise QuothError(f"{folder}: the base of this model lies there, without which it is nothing; save elsewhere")
+        raise QuothError(f"{folder}: the base of this model lies there, and it needs its base; save elsewhere")
     description["base"] = {"source": model.base.source, "sha256": model.base.sha256}
     description["pooler"] = model.pooler is not None
     _write(folder, "quoth.json", description, DELTA, _weights(model, delta_names(model)), model)
@@ -53,15 +53,10 @@ def save_hugging_face(model: Model, folder: str | Path) -> None:
     """Save as a Hugging Face folder, or say why no class of transformers can hold this shape."""
     found = inserted(model.encoder)
     if found:
-        how = "merge it first (quoth.tune.merge)" if found == "LoRA" else "save as a Quoth folder"
+        how = "merge it first (quoth.model.merge)" if can_merge(model.encoder) else "save as a Quoth folder"
         raise QuothError(f"transformers has no class for an encoder with {found}; {how}")
-    family = model.family
-    if model.head is not None and model.head.task == "mlm" and family.mlm_rules:
-        kind: str | None = "mlm"
-        suffix = "ForPreTraining" if model.head.pooled else "ForMaskedLM"
-    else:
-        kind = linear_kind(model)
-        suffix = {None: "Model", "span": "ForQuestionAnswering", "class": "ForSequenceClassification"}[kind]
+    family, kind = model.family, hugging_face_kind(model)
+    suffix = model.head.transformers_class if kind else "Model"
     sizes = family.config(model.encoder.shape, model.encoder.style)
     kept = {k: v for k, v in (model.origin.config or {}).items() if k not in ("dtype", "torch_dtype")}
     config = {**kept, **sizes, "architectures": [family.classes + suffix]}
@@ -69,10 +64,12 @@ def save_hugging_face(model: Model, folder: str | Path) -> None:
     _write(folder, "config.json", config, "model.safetensors", weights, model)
 
 
-def linear_kind(model: Model) -> str | None:
-    """The kind of head, as far as transformers has classes for it."""
-    kind = model.head.to_json()["kind"] if model.head is not None else None
-    if kind not in (None, "span", "class"):
+def hugging_face_kind(model: Model) -> str | None:
+    """The kind of head, as far as transformers has a class for it in this family; None where there is no head."""
+    if model.head is None:
+        return None
+    kind: str = model.head.kind
+    if not hasattr(model.head, "transformers_class") or kind not in model.family.heads:
         raise QuothError(f"transformers has no class for a head of kind {kind!r}; save as a Quoth folder")
     return kind
 

@@ -1,9 +1,9 @@
 """`SharedBase`: several tunings of one base in memory, one of them in use.
 
-    shelf = SharedBase(load("bert-base-cased"))
-    shelf.add("squad", "runs/squad/model")
-    shelf.add("boolq", "runs/boolq/model")
-    shelf.use("squad")                      # shelf.model now computes what load("runs/squad/model") computes
+    shared = SharedBase(load("bert-base-cased"))
+    shared.add("squad", "runs/squad/model")
+    shared.add("boolq", "runs/boolq/model")
+    shared.use("squad")                     # shared.model now computes what load("runs/squad/model") computes
 
 Each tuning has an encoder of its own whose frozen weights *are* the base's tensors, so it costs the memory of its delta
 alone, and a swap moves no numbers: the base is bit for bit what it was.
@@ -33,7 +33,7 @@ class SharedBase:
     def __init__(self, model: Model) -> None:
         found = inserted(model.encoder)
         if found:
-            raise QuothError(f"a shelf stands on a base, but this model has {found} already; load its base")
+            raise QuothError(f"a base is wanted, but this model has {found} already; load its base")
         self.model = model
         self.sha256 = weights_hash(model)
         self.active: str | None = None
@@ -43,16 +43,16 @@ class SharedBase:
 
     @property
     def names(self) -> list[str]:
-        """What is on the shelf, in the order in which it came."""
+        """The tunings, in the order in which they were added."""
         return list(self._tuned)
 
     def add(self, name: str, folder: str | Path) -> None:
-        """Put the tuning that a delta folder holds on the shelf, if it was trained on this base."""
+        """Add the tuning that a delta folder holds, if it was trained on this base."""
         if name in self._tuned:
-            raise QuothError(f"{name!r} is on the shelf already; remove it first")
+            raise QuothError(f"{name!r} was added already; remove it first")
         checkpoint = open_checkpoint(folder)
         if checkpoint.base is None:
-            raise QuothError(f"{folder}: holds a whole model, not a delta, so it cannot stand on a shelf; load it")
+            raise QuothError(f"{folder}: holds a whole model, not a delta, so it cannot share a base; load it")
         if checkpoint.base.sha256 != self.sha256:
             raise QuothError(
                 f"{folder}: was trained on a base with sha256 {checkpoint.base.sha256[:12]}…, but this one has "
@@ -61,9 +61,9 @@ class SharedBase:
         self._tuned[name] = self._assemble(checkpoint)
 
     def use(self, name: str | None) -> None:
-        """Make the model the one tuned under this name; None makes it what it was when the shelf was built."""
+        """Make the model the one tuned under this name; None makes it the base again."""
         if name is not None and name not in self._tuned:
-            raise QuothError(f"{name!r} is not on the shelf; there are: {', '.join(self._tuned) or 'none'}")
+            raise QuothError(f"{name!r} was not added; there are: {', '.join(self._tuned) or 'none'}")
         here = next(self.model.encoder.parameters())
         for part in PARTS:
             setattr(self.model, part, self._bare[part] if name is None else getattr(self._tuned[name], part))
@@ -71,9 +71,9 @@ class SharedBase:
         self.active = name
 
     def remove(self, name: str) -> None:
-        """Take a tuning off the shelf; if it was in use, the bare base is from here on."""
+        """Remove a tuning; if it was in use, the base itself is in use from here on."""
         if name not in self._tuned:
-            raise QuothError(f"{name!r} is not on the shelf; there are: {', '.join(self._tuned) or 'none'}")
+            raise QuothError(f"{name!r} was not added; there are: {', '.join(self._tuned) or 'none'}")
         if self.active == name:
             self.use(None)
         del self._tuned[name]

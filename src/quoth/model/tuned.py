@@ -5,8 +5,8 @@ from __future__ import annotations
 from quoth.errors import QuothError
 from quoth.model.base import find_base
 from quoth.model.model import Model
-from quoth.tune import Tuning, inserted
-from quoth.tune.lora import merge as merge_encoder
+from quoth.tune import Tuning, can_merge, inserted
+from quoth.tune import merge as merge_encoder
 
 POOLER = {"pooler.weight", "pooler.bias"}
 
@@ -23,7 +23,7 @@ def apply(model: Model, tuning: Tuning) -> Model:
         if found:
             raise QuothError(
                 f"this model has {found} already, so {tuning.kind} cannot be applied to it; "
-                f"{'merge them first, or ' if found == 'LoRA' else ''}load its base again"
+                f"{'merge them first, or ' if can_merge(model.encoder) else ''}load its base again"
             )
         weights = {name for name, _ in model.named_parameters() if not name.startswith("head.")}
         model.base = find_base(model) if weights - _named_by(tuning, model) else None

@@ -18,39 +18,34 @@ from quoth.prune.baselines import drop_layers, factorise, magnitudes, uniform
 from quoth.prune.cost import Cost, Flops, Parameters, betas
 from quoth.prune.cut import cut, fold
 from quoth.prune.dimensions import KINDS, axes, sizes, with_sizes
+from quoth.prune.gate_training import GateTraining
 from quoth.prune.gates import Gates, gated, gated_weights
 from quoth.prune.hpo import Search, Study, open_study
 from quoth.prune.latency import Latency, measure_latency
-from quoth.prune.loops import GateLoop, RecoveryLoop
 from quoth.prune.norm import KeptNorm
 from quoth.prune.penalty import L0, L1, Proximal, make_penalty
 from quoth.prune.recipe import PruneRecipe, make_prune_recipe, read_prune_recipe
 from quoth.prune.schedule import prune
 from quoth.prune.shift import Shift, norm_shift
-from quoth.train.distillation import Blend, Lesson, View
 
 __all__ = [
     "KINDS",
     "L0",
     "L1",
     "Alpha",
-    "Blend",
     "Cost",
     "Flops",
-    "GateLoop",
+    "GateTraining",
     "Gates",
     "Keep",
     "KeptNorm",
     "Latency",
-    "Lesson",
     "Parameters",
     "Proximal",
     "PruneRecipe",
-    "RecoveryLoop",
     "Search",
     "Shift",
     "Study",
-    "View",
     "allocate",
     "axes",
     "betas",

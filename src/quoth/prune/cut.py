@@ -40,8 +40,8 @@ def cut(model: Model, by: Gates | Alpha | Keep) -> Model:
 
     by: booleans, which alone say what stays; or α, of which the zeros go and the rest is folded in.
 
-    The new model computes what the gated one did, and what `model` itself did if those elements did nothing. It stands
-    for itself (no base, no tuning), and all of it learns. A dimension keeps at least 1 element, as `Shape` wants it.
+    The new model computes what the gated one did, and what `model` itself did if those elements did nothing. It has no
+    base and no tuning, and all of it is trainable. A dimension keeps at least 1 element, as `Shape` wants it.
     """
     masks = not isinstance(by, Gates) and all(value.dtype == torch.bool for value in by.values())
     keep = kept_by(by)

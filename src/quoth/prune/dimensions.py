@@ -20,32 +20,14 @@ from typing import Any
 
 from torch import Tensor
 
-from quoth.encoder.axes import FREE, Axis
+from quoth.encoder.axes import FREE, Axis, Prunable
 from quoth.encoder.axes import HIDDEN as H
 from quoth.encoder.shape import LayerShape, Shape
 from quoth.errors import QuothError
-from quoth.heads.linear import ClassHead, SpanHead
-from quoth.heads.mlm import MlmHead
 from quoth.model.model import Model
-from quoth.tune import inserted
+from quoth.tune import can_merge, inserted
 
 KINDS = {"h": "hidden", "a": "heads", "k": "key", "v": "value", "f": "ffn"}  # the names in `Shape` and `LayerShape`
-
-
-# A head of another kind that can follow a cut of h is one more entry. An MLM head's decoder is the table of the words,
-# which follows already, and a bias over the vocabulary; with a projection its dense layer ends at the embeddings.
-_HEADS: dict[type, dict[str, tuple[Axis, ...]]] = {
-    SpanHead: {"linear.weight": (FREE, H)},
-    ClassHead: {"linear.weight": (FREE, H), "dense.weight": (H, H), "dense.bias": (H,)},
-    MlmHead: {
-        "dense.weight": (H, H),
-        "dense.bias": (H,),
-        "norm.weight": (H,),
-        "norm.bias": (H,),
-        "down.weight": (FREE, H),
-        "following.weight": (FREE, H),
-    },
-}
 
 
 def read_kinds(kinds: str | Iterable[str]) -> tuple[str, ...]:
@@ -95,7 +77,8 @@ def axes(model: Model) -> dict[str, tuple[Axis, ...]]:
     if model.pooler is not None:
         found |= _linear("pooler", H, H)
     known = {name for name, _ in model.named_parameters()}
-    found |= {f"head.{n}": axis for n, axis in _HEADS.get(type(model.head), {}).items() if f"head.{n}" in known}
+    if isinstance(model.head, Prunable):
+        found |= {f"head.{n}": axis for n, axis in model.head.axes.items() if f"head.{n}" in known}
     return found
 
 
@@ -103,13 +86,12 @@ def check(model: Model, names: Iterable[str]) -> None:
     """Refuse a model whose dimensions of these names cannot be cut."""
     found = inserted(model.encoder)
     if found:
-        how = "merge it first (quoth.model.merge)" if found == "LoRA" else "prune its base, then tune that"
+        how = "merge it first (quoth.model.merge)" if can_merge(model.encoder) else "prune its base, then tune that"
         raise QuothError(f"a model with {found} cannot be pruned; {how}")
     head: Any = model.head
-    if "h" in names and head is not None and type(head) not in _HEADS:
-        kind = head.to_json()["kind"]
+    if "h" in names and head is not None and not isinstance(head, Prunable):
         raise QuothError(
-            f"a head of kind {kind!r} cannot follow a cut of the hidden size; "
+            f"a head of kind {head.kind!r} cannot follow a cut of the hidden size; "
             "leave h out of the kinds, or cut the encoder without this head and train it again"
         )
 

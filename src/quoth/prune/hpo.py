@@ -1,7 +1,7 @@
-"""Hyper-parameter search of the gates: γ, the rate of α and its steps, by Optuna's TPE (Bergstra et al. 2011).
+"""Hyper-parameter search of the gates: γ, the learning rate of α and its steps, by Optuna's TPE (Bergstra et al. 2011).
 
     study = open_study("runs/small", Search(), seed=0)
-    number, words = study.ask()                 # 0, ("gates.gamma=0.00123", "gates.rate=0.01", "gates.steps=200")
+    number, overrides = study.ask()     # 0, ("gates.gamma=0.00123", "gates.learning_rate=0.01", "gates.steps=200")
     study.tell(number, 81.3)                    # higher is better
 
 The study lies in RUN/study.log, Optuna's journal: a line of JSON for each thing that happened.
@@ -23,40 +23,40 @@ from quoth.errors import QuothError
 
 NAME = "gates"
 RANDOM = 6  # trials before TPE has anything to go by
-KEYS = ("gamma", "rate", "steps")
+KEYS = ("gamma", "learning_rate", "steps")
 
-Row = dict[str, Any]  # number, gamma, rate, steps, score, state
+Row = dict[str, Any]  # number, gamma, learning_rate, steps, score, state
 
 
 @dataclass(frozen=True)
 class Search:
-    """Where to search. The scale of gamma and rate is logarithmic.
+    """Where to search. The scale of gamma and learning_rate is logarithmic.
 
     trials: how many; 0 for no search
-    gamma, rate: low and high; steps: what to choose from
+    gamma, learning_rate: low and high; steps: what to choose from
     epochs: of recovery, in a trial
     """
 
     trials: int = 0
     gamma: tuple[float, ...] = (1e-4, 3e-2)
-    rate: tuple[float, ...] = (1e-3, 5e-2)
+    learning_rate: tuple[float, ...] = (1e-3, 5e-2)
     steps: tuple[int, ...] = (50, 100, 200, 400)
     epochs: float = 0.5
 
     def __post_init__(self) -> None:
         """Refuse a space with nothing in it."""
-        check_value(self.trials >= 0, "search.trials", self.trials, "not negative")
-        for key, span in (("search.gamma", self.gamma), ("search.rate", self.rate)):
+        check_value(self.trials >= 0, "hpo.trials", self.trials, "not negative")
+        for key, span in (("hpo.gamma", self.gamma), ("hpo.learning_rate", self.learning_rate)):
             check_value(len(span) == 2, key, list(span), "[low, high]")
             check_value(0 < span[0] <= span[1], key, list(span), "[low, high], above 0 and low not above high")
         steps = list(self.steps)
-        check_value(bool(steps), "search.steps", steps, "at least one number of steps, such as [100, 200]")
-        check_value(min(steps) >= 1 and len(set(steps)) == len(steps), "search.steps", steps, "different, at least 1")
-        check_value(math.isfinite(self.epochs) and self.epochs >= 0, "search.epochs", self.epochs, "not negative")
+        check_value(bool(steps), "hpo.steps", steps, "at least one number of steps, such as [100, 200]")
+        check_value(min(steps) >= 1 and len(set(steps)) == len(steps), "hpo.steps", steps, "different, at least 1")
+        check_value(math.isfinite(self.epochs) and self.epochs >= 0, "hpo.epochs", self.epochs, "not negative")
 
     def space(self) -> dict[str, list[float]]:
         """What a study cannot change on the way."""
-        return {"gamma": list(self.gamma), "rate": list(self.rate), "steps": sorted(self.steps)}
+        return {"gamma": list(self.gamma), "learning_rate": list(self.learning_rate), "steps": sorted(self.steps)}
 
 
 class Study:
@@ -69,17 +69,17 @@ class Study:
         self._states = {states.COMPLETE: "complete", states.FAIL: "failed", states.RUNNING: "running"}
         for trial in self._trials():
             if self._states[trial.state] == "running" and len(trial.params) < len(KEYS):
-                study.tell(trial.number, state=states.FAIL)  # killed while it was drawn: nobody has seen it
+                study.tell(trial.number, state=states.FAIL)  # killed while it was drawn: it was never run
         self._left = [row["number"] for row in self.table() if row["state"] == "running"]
 
     def ask(self) -> tuple[int, tuple[str, ...]]:
-        """A trial to run: its number, and the words to lay over the recipe.
+        """A trial to run: its number, and the overrides of the recipe.
 
         Trials that a process before this one asked for, and that were never told, come first, as they were.
         """
         if self._left:
             number = self._left.pop(0)
-            return number, self.words(number)
+            return number, self.overrides(number)
         with _quiet():
             # drawn by seed and number, so that an interrupted study goes on as it would have
             seed = (self._seed * 1_000_003 + len(self._trials())) % 2**32
@@ -88,9 +88,9 @@ class Study:
             )
             trial = self._study.ask()
             trial.suggest_float("gamma", *self._search.gamma, log=True)
-            trial.suggest_float("rate", *self._search.rate, log=True)
+            trial.suggest_float("learning_rate", *self._search.learning_rate, log=True)
             trial.suggest_int("steps", 0, len(self._steps) - 1)  # the place in the list: 200 lies between 100 and 400
-        return trial.number, self.words(trial.number)
+        return trial.number, self.overrides(trial.number)
 
     def tell(self, number: int, score: float) -> None:
         """The score of a trial, higher being better. One that is no finite number fails the trial."""
@@ -105,14 +105,14 @@ class Study:
         self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
 
     def row(self, number: int) -> Row:
-        """A trial: number, gamma, rate, steps, score (None while it has none), state."""
+        """A trial: number, gamma, learning_rate, steps, score (None while it has none), state."""
         for row in self.table():
             if row["number"] == number:
                 return row
         raise QuothError(f"trial {number}: the study has no such trial; ask for it first")
 
-    def words(self, number: int) -> tuple[str, ...]:
-        """The trial as words to lay over a recipe."""
+    def overrides(self, number: int) -> tuple[str, ...]:
+        """The trial as overrides of a recipe."""
         row = self.row(number)
         return tuple(f"gates.{key}={row[key]!r}" for key in KEYS)
 
@@ -159,7 +159,7 @@ def need_optuna() -> ModuleType:
     try:
         import optuna
     except ModuleNotFoundError:
-        raise QuothError("the search needs optuna: pip install 'quoth[search]'") from None
+        raise QuothError("the search needs optuna: pip install 'quoth[hpo]'") from None
     return optuna  # type: ignore[no-any-return]
 
 

@@ -22,13 +22,12 @@ import numpy as np
 import torch
 
 from quoth.encoder.attention import make_plan
-from quoth.encoder.device import choose
+from quoth.encoder.device import Device
 from quoth.encoder.encoder import Layer
 from quoth.encoder.shape import LayerShape, Shape
 from quoth.encoder.steps import linear_activate, linear_add_norm
 from quoth.encoder.style import Style
 from quoth.errors import QuothError
-from quoth.prune.loops import autocast
 from quoth.windows.packed import pack
 
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the sizes of the model, at which blocks are timed
@@ -77,11 +76,11 @@ def measure_latency(
     tokens: of a batch; by default 8 windows on a CPU, 128 on a GPU
     """
     try:
-        place, half = choose(device, None)
+        chosen = Device.choose(device)
     except QuothError as error:
         raise QuothError(f"latency cannot be measured: {error}") from None
-    windows = max(1, round(tokens / length)) if tokens else (128 if place.type == "cuda" else 8)
-    timer = _Timer(place, half, windows, length, style or Style())
+    windows = max(1, round(tokens / length)) if tokens else (128 if chosen.is_cuda else 8)
+    timer = _Timer(chosen, windows, length, style or Style())
     largest = _largest(shape)
     points: list[tuple[str, tuple[int, ...]]] = [("attention", point) for point in _grid(largest[:4])]
     points += [("ffn", point) for point in _grid((largest[0], largest[4]))]
@@ -91,7 +90,9 @@ def measure_latency(
     ffn = [(point, value) for kind, point, value in rows if kind == "ffn"]
     c, c_errors = _fit([_attention_terms(*point) for point, _ in attention], [value for _, value in attention])
     d, d_errors = _fit([_ffn_terms(*point) for point, _ in ffn], [value for _, value in ffn])
-    return Latency(str(place), windows * length, length, c, d, statistics.median(c_errors + d_errors), tuple(rows))
+    return Latency(
+        str(chosen.place), windows * length, length, c, d, statistics.median(c_errors + d_errors), tuple(rows)
+    )
 
 
 def _largest(shape: Shape) -> tuple[int, int, int, int, int]:
@@ -112,20 +113,19 @@ def _grid(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 class _Timer:
-    def __init__(self, device: torch.device, half: bool, windows: int, length: int, style: Style) -> None:
-        self.device, self.half, self.style = device, half, style
-        packed = pack([np.zeros(length, np.int32)] * windows)
-        self.packed = packed.map(lambda array: torch.from_numpy(array).to(device))
-        self.dtype = torch.bfloat16 if half else torch.float32
+    def __init__(self, device: Device, windows: int, length: int, style: Style) -> None:
+        self.device, self.style = device, style
+        self.packed = pack([np.zeros(length, np.int32)] * windows).to(device.place)
+        self.dtype = torch.bfloat16 if device.half else torch.float32
 
     def block(self, kind: str, point: tuple[int, ...]) -> Callable[[], object]:
         """A half of a layer of these sizes, ready to run."""
         hidden = point[0]
         a, k, v, f = (*point[1:], 1) if kind == "attention" else (1, 1, 1, point[1])
         shape = LayerShape(a, k, v, f)
-        layer = Layer(hidden, shape, self.style).to(self.device).eval()
+        layer = Layer(hidden, shape, self.style).to(self.device.place).eval()
         plan = make_plan(self.packed, self.dtype, max(shape.key, shape.value))
-        x = torch.randn(self.packed.tokens, hidden, device=self.device, dtype=self.dtype)
+        x = torch.randn(self.packed.tokens, hidden, device=self.device.place, dtype=self.dtype)
         if kind == "attention":
             output, norm = layer.attention.output, layer.attention_norm
             return lambda: linear_add_norm(output, layer.attention(x, plan), x, norm, 0.0)
@@ -138,14 +138,14 @@ class _Timer:
         runs: list[list[float]] = [[] for _ in blocks]
         for number in range(PASSES + 1):
             for block, kept in zip(blocks, runs):
-                with autocast(self.packed, self.half):
+                with self.device.autocast():
                     seconds = self._once(block)
                 if number:
                     kept.append(seconds)
         return [statistics.median(kept) for kept in runs]
 
     def _once(self, block: Callable[[], object]) -> float:
-        repeat = 10 if self.device.type == "cuda" else 1  # so that launching is a part of the time, as in a model
+        repeat = 10 if self.device.is_cuda else 1  # so that launching is a part of the time, as in a model
         self._wait()
         begin = time.perf_counter()
         for _ in range(repeat):
@@ -154,8 +154,8 @@ class _Timer:
         return (time.perf_counter() - begin) / repeat
 
     def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        if self.device.is_cuda:
+            torch.cuda.synchronize(self.device.place)
 
 
 def _attention_terms(h: int, a: int, k: int, v: int) -> tuple[float, ...]:

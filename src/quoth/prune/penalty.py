@@ -1,14 +1,14 @@
-"""How gates learn to be few: three ways, each over the same α (schuBERT / optBERT, ACL 2020, tries all of them).
+"""How gates are made sparse: three ways, each over the same α (schuBERT / optBERT, ACL 2020, tries all of them).
 
 l1        L + γ Σ β·|α|, by its gradient
-proximal  after each step of L alone, α ← sign(α)·max(|α| − γ·β·rate, 0). What is 0 stays 0: both sides of a product are
-          gated, so its gradient is 0 too
+proximal  after each step of L alone, α ← sign(α)·max(|α| − γ·β·learning_rate, 0). What is 0 stays 0: both sides of
+          a product are gated, so its gradient is 0 too
 l0        L + γ Σ β·P(α ≠ 0), α drawn at every step from the hard concrete distribution (Louizos et al., ICLR 2018):
 
     u ~ U(0, 1)    s = σ((log u − log(1 − u) + log a) / τ)    α = min(1, max(0, s·(ζ − ξ) + ξ))
     P(α ≠ 0) = σ(log a − τ·log(−ξ/ζ))                          ξ = −0.1, ζ = 1.1, τ = 2/3
 
-    log a is what learns. At the end α = min(1, max(0, σ(log a)·(ζ − ξ) + ξ)); elements are ranked by σ(log a), which
+    log a is trained. At the end α = min(1, max(0, σ(log a)·(ζ − ξ) + ξ)); elements are ranked by σ(log a), which
     also orders those at 0 and at 1.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,25 +29,6 @@ LOW, HIGH, TEMPERATURE = -0.1, 1.1, 2 / 3  # ξ, ζ, τ
 FIRST = 2.5  # log a at the beginning: α without noise is 1, and of the drawn ones 1.6 % are 0
 
 PenaltyName = Literal["l1", "l0", "proximal"]
-
-
-class Penalty(Protocol):
-    """Gates that learn; an `nn.Module` whose parameters are what the optimiser moves."""
-
-    def alpha(self) -> Alpha:
-        """The gates of a step, for `gated`."""
-
-    def loss(self) -> Tensor:
-        """What is added to the loss of a step."""
-
-    def settle(self, rate: float) -> None:
-        """What is done after a step of the optimiser at this rate."""
-
-    def gates(self) -> Gates:
-        """The gates as learnt, without noise."""
-
-    def scores(self) -> dict[str, Tensor]:
-        """What elements are ranked by: the lowest go first."""
 
 
 class L1(nn.Module):
@@ -66,7 +47,7 @@ class L1(nn.Module):
         """The penalty."""
         return torch.stack([self._price[name] * value.abs().sum() for name, value in self._gates.alpha.items()]).sum()
 
-    def settle(self, rate: float) -> None:
+    def settle(self, learning_rate: float) -> None:
         """Nothing."""
 
     def gates(self) -> Gates:
@@ -79,17 +60,17 @@ class L1(nn.Module):
 
 
 class Proximal(L1):
-    """A soft threshold of γ·β·rate after each step, in place of a term in the loss."""
+    """A soft threshold of γ·β·learning_rate after each step, in place of a term in the loss."""
 
     def loss(self) -> Tensor:
         """Nothing."""
         return next(self.parameters()).new_zeros(())
 
     @torch.no_grad()
-    def settle(self, rate: float) -> None:
+    def settle(self, learning_rate: float) -> None:
         """Bring every α nearer to 0, and to 0 if it is near."""
         for name, value in self._gates.alpha.items():
-            value.copy_(value.sign() * (value.abs() - self._price[name] * rate).clamp(min=0))
+            value.copy_(value.sign() * (value.abs() - self._price[name] * learning_rate).clamp(min=0))
 
 
 class L0(nn.Module):
@@ -110,7 +91,7 @@ class L0(nn.Module):
 
     def _draw(self, log_a: Tensor) -> Tensor:
         u = torch.rand_like(log_a).clamp(1e-6, 1 - 1e-6)
-        return _stretch(torch.sigmoid((u.log() - (1 - u).log() + log_a) / TEMPERATURE))
+        return _hard_sigmoid(torch.sigmoid((u.log() - (1 - u).log() + log_a) / TEMPERATURE))
 
     def loss(self) -> Tensor:
         """The penalty."""
@@ -118,7 +99,7 @@ class L0(nn.Module):
         parts = [self._price[name] * torch.sigmoid(value - shift).sum() for name, value in self.log_a.items()]
         return torch.stack(parts).sum()
 
-    def settle(self, rate: float) -> None:
+    def settle(self, learning_rate: float) -> None:
         """Nothing."""
 
     @torch.no_grad()
@@ -126,7 +107,7 @@ class L0(nn.Module):
         """Those without noise."""
         made = Gates(self._shape, self._kinds)
         for name, value in self.log_a.items():
-            made.alpha[name].copy_(_stretch(torch.sigmoid(value)))
+            made.alpha[name].copy_(_hard_sigmoid(torch.sigmoid(value)))
         return made.to(next(self.parameters()).device)
 
     def scores(self) -> dict[str, Tensor]:
@@ -134,7 +115,7 @@ class L0(nn.Module):
         return {name: torch.sigmoid(value.detach()) for name, value in self.log_a.items()}
 
 
-def _stretch(s: Tensor) -> Tensor:
+def _hard_sigmoid(s: Tensor) -> Tensor:
     return (s * (HIGH - LOW) + LOW).clamp(0, 1)
 
 
@@ -144,5 +125,5 @@ PENALTIES: dict[str, type[L1] | type[L0]] = {"l1": L1, "l0": L0, "proximal": Pro
 def make_penalty(
     name: PenaltyName, shape: Shape, kinds: str | Iterable[str], gamma: float, beta: Mapping[str, float]
 ) -> L1 | L0:
-    """Fresh gates, all open, that learn by this penalty. beta: as `betas` gives it, for these kinds."""
+    """New gates, all open, trained with this penalty. beta: as `betas` gives it, for these kinds."""
     return PENALTIES[name](shape, kinds, gamma, beta)

@@ -14,6 +14,7 @@ from quoth.prune.cost import Cost, Flops, Parameters
 from quoth.prune.dimensions import check, sizes, with_sizes
 from quoth.prune.latency import Latency, measure_latency
 from quoth.prune.recipe import PruneRecipe
+from quoth.tasks import task_of
 
 START = "start"
 
@@ -97,7 +98,7 @@ def check_run(recipe: PruneRecipe, model: Model, cost: Cost) -> None:
     """Refuse what cannot be done: a head that does not follow, a target that no shape reaches."""
     if model.head is None:
         raise QuothError(f"{recipe.model}: has no head, so there is no loss to prune by; train it first")
-    if (model.head.task == "mlm") != (recipe.data.task == "pretrain"):
+    if model.head.task != task_of(recipe.data).head_task:
         raise QuothError(f"{recipe.model}: its head is none for data.task = {recipe.data.task!r}; train one first")
     target, shape = recipe.target, start_shape(recipe, model.encoder.shape) or model.encoder.shape
     if recipe.method == "layers":

@@ -1,4 +1,4 @@
-"""`PruneRecipe`: what a pruning run is made of, from a TOML file and `key=value` words, as for `quoth train`."""
+"""`PruneRecipe`: what a pruning run is made of, from a TOML file and overrides `key=value`, as for `quoth train`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from quoth.config import check_value, dump_toml, fill, flat, read_table
+from quoth.config import check_value, dump_toml, fill, read_table
 from quoth.prune.dimensions import read_kinds
 from quoth.prune.hpo import Search
 from quoth.prune.penalty import PenaltyName
-from quoth.tasks.settings import Data
-from quoth.train.distillation import Blend
-from quoth.train.recipe import Recipe
-from quoth.train.settings import Checkpoints, Evaluation, Optimisation, check_learning
+from quoth.tasks import Data, task_of
+from quoth.train.distillation import DistillationLoss
+from quoth.train.settings import Checkpoints, Optimisation, Schedule, check_dropout, check_optimiser
 
 
 @dataclass(frozen=True)
@@ -55,45 +54,45 @@ class Start:
 
 @dataclass(frozen=True)
 class GateSettings:
-    """How α learns, the weights being fixed and dropout off.
+    """How α is trained, the weights being fixed and dropout off.
 
-    penalty, gamma: as in `quoth.prune.penalty`; steps, rate, schedule: of AdamW on α alone
-    tokens, windows: how large a step is, by one of the two
-    task, logits, states, temperature: of the loss, as in `quoth.train.distillation`
+    penalty, gamma: as in `quoth.prune.penalty`; steps, learning_rate, schedule: of AdamW on α alone
+    batch_tokens, batch_size: how large a step is, by one of the two
+    task_weight, logits_weight, states_weight, temperature: of the loss, as in `quoth.train.distillation`
     fold: multiply α into the weights; else α ranks only, and what is kept stays as it was
     """
 
     penalty: PenaltyName = "l1"
     gamma: float = 2e-3
     steps: int = 100
-    rate: float = 3e-3
-    schedule: Literal["linear", "constant", "cosine"] = "constant"
-    tokens: int | None = None
-    windows: int | None = None
+    learning_rate: float = 3e-3
+    schedule: Schedule = "constant"
+    batch_tokens: int | None = None
+    batch_size: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    task: float = 0.0
-    logits: float = 1.0
-    states: float = 0.0
+    task_weight: float = 0.0
+    logits_weight: float = 1.0
+    states_weight: float = 0.0
     temperature: float = 1.0
     fold: bool = True
 
     @property
-    def blend(self) -> Blend:
-        """The loss."""
-        return Blend(self.task, self.logits, self.states, self.temperature)
+    def loss(self) -> DistillationLoss:
+        """The weights of the loss."""
+        return DistillationLoss(self.task_weight, self.logits_weight, self.states_weight, self.temperature)
 
     def optimisation(self) -> Optimisation:
-        """The same as the loops of `quoth.train` want it."""
+        """The same as `quoth.train` wants it."""
         return Optimisation(
-            rate=self.rate,
+            learning_rate=self.learning_rate,
             schedule=self.schedule,
-            tokens=self.tokens,
-            windows=self.windows,
+            batch_tokens=self.batch_tokens,
+            batch_size=self.batch_size,
             precision=self.precision,
-            warmup=0.0,
-            decay=0.0,
-            clip=0.0,
-            beta2=0.99,  # 0.999 would remember the first steps, in which all α fall together, to the end
+            warmup_ratio=0.0,
+            weight_decay=0.0,
+            max_grad_norm=0.0,
+            adam_beta2=0.99,  # 0.999 would remember the first steps, in which all α fall together, to the end
         )
 
 
@@ -105,9 +104,9 @@ class PruneRecipe:
     method: "free", elements of all dimensions compete (the paper's); "uniform", every dimension keeps the same part;
     "layers", whole layers go (`start.which` says which stay)
     ranking: "gates", by trained α; controls that train none: "magnitude", "random", "first" (the first ones stay)
-    recovery: how the cut model learns after the last round of a target, as `optimisation` of `quoth train`
-    between: the epochs of recovery after other rounds; distil: its loss
-    search: for gamma, rate and steps of the gates, before the first round
+    recovery: how the cut model is trained after the last round of a target, as `optimisation` of `quoth train`
+    round_epochs: the epochs of recovery after other rounds; distillation: its loss
+    hpo: hyper-parameter search for gamma, learning_rate and steps of the gates, before the first round
     """
 
     model: str
@@ -116,13 +115,13 @@ class PruneRecipe:
     seed: int = 0
     method: Literal["free", "uniform", "layers"] = "free"
     ranking: Literal["gates", "magnitude", "random", "first"] = "gates"
-    between: float = 0.25
+    round_epochs: float = 0.25
     target: Target = Target()
     start: Start = Start()
     gates: GateSettings = GateSettings()
     recovery: Optimisation = field(default_factory=Optimisation)
-    distil: Blend = field(default_factory=Blend)
-    search: Search = field(default_factory=Search)
+    distillation: DistillationLoss = field(default_factory=DistillationLoss)
+    hpo: Search = field(default_factory=Search)
     max_answer_tokens: int = 30
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
 
@@ -140,51 +139,29 @@ class PruneRecipe:
         for key, count in (("start.layers", s.layers), ("start.embedding", s.embedding)):
             check_value(count is None or count >= 1, key, count, "at least 1")
         check_value(s.epochs is None or s.epochs >= 0, "start.epochs", s.epochs, "not negative")
-        check_value(g.gamma >= 0, "gates.gamma", g.gamma, "not negative")
-        check_value(self.between >= 0, "between", self.between, "not negative")
+        for key, value in (("gates.gamma", g.gamma), ("round_epochs", self.round_epochs), ("seed", self.seed)):
+            check_value(value >= 0, key, value, "not negative")
         check_value(self.recovery.epochs >= 0, "recovery.epochs", self.recovery.epochs, "not negative")
-        check_value(self.recovery.accumulate > 0, "recovery.accumulate", self.recovery.accumulate, "at least 1")
-        check_value(
-            0 <= (self.recovery.dropout or 0) < 1, "recovery.dropout", self.recovery.dropout, "from 0 to below 1"
-        )
-        check_learning("gates", g.optimisation())
-        check_learning("recovery", self.recovery)
-        for key, blend in (("gates", g.blend), ("distil", self.distil)):
-            _check_blend(key, blend)
+        check_value(self.max_answer_tokens > 0, "max_answer_tokens", self.max_answer_tokens, "at least 1")
+        check_dropout("recovery", self.recovery.dropout)
+        check_optimiser("gates", g.optimisation())
+        check_optimiser("recovery", self.recovery)
+        g.loss.check("gates")
+        self.distillation.check("distillation")
         gated = bool(t.keep) and self.ranking == "gates" and self.method != "layers"
-        check_value(gated or not self.search.trials, "search.trials", self.search.trials, "0 where no gates learn")
-        self.training()  # which looks at data and seed
-
-    def training(self, head: Any = None) -> Recipe:
-        """The recipe of `quoth.train` with the same data, for `prepare`."""
-        if self.data.task == "pretrain":
-            head = {"kind": "mlm", **({"following": head["following"]} if head else {})}
-        more = {} if head is None else {"head": head}
-        evaluation = Evaluation(max_answer_tokens=self.max_answer_tokens)
-        return Recipe(self.model, self.data, self.seed, evaluation=evaluation, **more)
+        check_value(gated or not self.hpo.trials, "hpo.trials", self.hpo.trials, "0 where no gates are trained")
+        task_of(self.data)
 
     def to_toml(self) -> str:
         """The recipe with all defaults written out; reads back as the same recipe."""
         return dump_toml(asdict(self))
 
-    def differences(self, other: PruneRecipe) -> list[str]:
-        """The keys in which two recipes differ, each with both values."""
-        mine, theirs = flat(asdict(self)), flat(asdict(other))
-        return [f"{key}: {mine[key]!r}, {theirs.get(key)!r}" for key in mine if mine[key] != theirs.get(key)]
-
 
 def read_prune_recipe(path: str | Path, words: Sequence[str] = ()) -> PruneRecipe:
-    """Read a recipe, with words like `target.keep=0.5` laid over it."""
+    """Read a recipe, with overrides such as `target.keep=0.5`."""
     return make_prune_recipe(read_table(path, words), str(path))
 
 
 def make_prune_recipe(table: Mapping[str, Any], where: str = "recipe") -> PruneRecipe:
     """A recipe from a table of tables."""
     return fill(PruneRecipe, table, where)
-
-
-def _check_blend(key: str, blend: Blend) -> None:
-    for name, weight in (("task", blend.task), ("logits", blend.logits), ("states", blend.states)):
-        check_value(weight >= 0, f"{key}.{name}", weight, "not negative")
-    check_value(blend.task + blend.logits + blend.states > 0, f"{key}.logits", blend.logits, "above 0, or task")
-    check_value(blend.temperature > 0, f"{key}.temperature", blend.temperature, "above 0")

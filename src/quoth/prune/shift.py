@@ -10,6 +10,7 @@ from torch import Tensor
 from quoth.encoder.axes import Alpha
 from quoth.model.model import Model
 from quoth.prune.gates import Gates, Statistics, gated, kept_by
+from quoth.tasks.task import all_logits
 from quoth.windows.packed import Packed
 
 
@@ -42,7 +43,6 @@ def _outputs(model: Model, gates: Gates | Alpha, packed: Packed[Tensor], statist
                 state: Tensor = model.encoder(packed)[0]
                 kept = kept_by(gates).get("h")
                 return (state if kept is None else state[:, kept]).double()
-            logits = model(packed)
-            return (logits if isinstance(logits, Tensor) else torch.stack(logits)).double()
+            return all_logits(model(packed)).double()
     finally:
         model.train(training)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,69 +11,76 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from quoth.encoder.axes import Keep
+from quoth.encoder.device import Device
 from quoth.files import atomic_file
 from quoth.model.model import Model
 from quoth.prune.allocate import allocate
 from quoth.prune.baselines import drop_layers, layers_for, uniform, untrained
 from quoth.prune.cost import Cost, betas
 from quoth.prune.cut import cut
+from quoth.prune.gate_training import GateTraining
 from quoth.prune.gates import Gates, gated
-from quoth.prune.loops import GateLoop, mean_loss
+from quoth.prune.metrics import CutMetrics
 from quoth.prune.penalty import L0, L1, make_penalty
 from quoth.prune.recipe import PruneRecipe
 from quoth.prune.shift import norm_shift
-from quoth.tasks.masking import MaskedFeed
-from quoth.tasks.span_data import Feed
-from quoth.train.distillation import Lesson, View
+from quoth.tasks.examples import Batches
+from quoth.tasks.task import Task, mean_loss
+from quoth.train.distillation import Distillation, View
 from quoth.train.guard import Stop
-from quoth.train.harness import Harness
 from quoth.train.log import Tell
-from quoth.train.loop import batch_at
+from quoth.train.loop import Loop
 from quoth.train.resume import save_tensors
+from quoth.train.training import Training
 
-FLOOR = 0.1  # the least |α| of what stays: weights near 0 on both sides of a product would hardly learn again
+FLOOR = 0.1  # the least |α| of what stays: weights near 0 on both sides of a product would hardly be trained again
 
 
 @dataclass(frozen=True)
-class Bench:
+class Workbench:
     """What all rounds of a run share.
 
     unpruned: the model as it came; teacher: what is distilled from, the same object if the recipe names no other
-    probe: the windows on which losses are compared; half: in bf16
+    probe: the windows on which losses are compared
     """
 
     recipe: PruneRecipe
+    task: Task
     unpruned: Model
     teacher: Model
     cost: Cost
-    feed: Feed | MaskedFeed
-    probe: Feed | MaskedFeed
-    half: bool
-    identity: dict[str, str]
+    feed: Batches
+    probe: Batches
+    device: Device
     accelerator: Accelerator
     stop: Stop
     tell: Tell
 
     def loss(self, model: Model) -> float:
         """The task's loss a window on the probe."""
-        return mean_loss(model.to(self.accelerator.device), self.probe, self.half)
+        return mean_loss(self.task, model.to(self.device.place), self.probe, self.device)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What must not change while the run is interrupted."""
+        return {"data": self.task.examples.identity}
 
 
 def shrink(
-    bench: Bench, model: Model, view: View, budget: float, seed: int, folder: Path
-) -> tuple[Model, View, dict[str, Any]]:
-    """The model cut to a budget by the recipe's method, its view, and facts: losses, steps, seconds, norm_shift."""
+    bench: Workbench, model: Model, view: View, budget: float, seed: int, folder: Path, before: CutMetrics
+) -> tuple[Model, View, CutMetrics]:
+    """The model cut to a budget by the recipe's method, its view, and the metrics so far."""
     recipe, target = bench.recipe, bench.recipe.target
     shape = model.encoder.shape
     if recipe.method == "layers":
-        return drop_layers(model, layers_for(shape, bench.cost, budget), recipe.start.which), view, {"losses": {}}
-    facts: dict[str, Any] = {"losses": {}}
-    gates = None
+        return drop_layers(model, layers_for(shape, bench.cost, budget), recipe.start.which), view, before
+    metrics, gates = before, None
     if recipe.ranking == "gates":
-        penalty = train_gates(bench, model, view, seed, folder, facts)
+        penalty, seconds = train_gates(bench, model, view, seed, folder)
         scores, gates = penalty.scores(), penalty.gates()
         with gated(model, gates):
-            facts["losses"]["gated"] = mean_loss(model, bench.probe, bench.half)
+            losses = {**before.losses, "gated": bench.loss(model)}
+        metrics = replace(before, losses=losses, steps={"gates": recipe.gates.steps}, seconds={"gates": seconds})
     else:
         scores = untrained(recipe.ranking, model, target.kinds, seed)
     if recipe.method == "uniform":
@@ -82,27 +88,28 @@ def shrink(
     else:
         keep = allocate(scores, shape, bench.cost, budget, per_cost=target.per_cost, multiple=target.multiple)
     if gates is None or not recipe.gates.fold:
-        return cut(model, keep), view.after(keep, None), facts
+        return cut(model, keep), view.after(keep, None), metrics
     hold(gates, keep)
-    facts |= _shift(bench, model, gates)
-    return cut(model, gates), view.after(keep, dict(gates.alpha.items())), facts
+    metrics = replace(metrics, norm_shift=_shift(bench, model, gates))
+    return cut(model, gates), view.after(keep, dict(gates.alpha.items())), metrics
 
 
-def train_gates(bench: Bench, model: Model, view: View, seed: int, folder: Path, facts: dict[str, Any]) -> L1 | L0:
-    """Gates for a model, trained to the end of their steps, and kept in the folder of the round."""
+def train_gates(bench: Workbench, model: Model, view: View, seed: int, folder: Path) -> tuple[L1 | L0, float]:
+    """Gates for a model, trained to the end of their steps and kept in the folder of the round; the seconds it took."""
     recipe = bench.recipe
-    settings, kinds, shape = recipe.gates, recipe.target.kinds, model.encoder.shape
-    penalty = make_penalty(settings.penalty, shape, kinds, settings.gamma, betas(bench.cost, shape, kinds))
-    lesson = Lesson(settings.blend, bench.teacher, view)
-    loop = GateLoop(model, penalty, lesson, bench.feed, settings, seed, bench.accelerator)
+    gates, kinds, shape = recipe.gates, recipe.target.kinds, model.encoder.shape
+    settings = gates.optimisation()
+    device = Device.choose(bench.device.place, settings.named_precision)
+    penalty = make_penalty(gates.penalty, shape, kinds, gates.gamma, betas(bench.cost, shape, kinds))
+    loss = Distillation(bench.task, gates.loss, device, bench.teacher, view)
+    objective = GateTraining(model, penalty, loss, bench.feed, settings, seed, device)
+    loop = Loop(objective, bench.feed.lengths, settings, seed, bench.accelerator, gates.steps)
     bench.tell(f"gates, {loop.steps} steps")
-    pause = recipe.checkpoints.seconds
-    harness = Harness(folder / "gates", loop, bench.stop, bench.identity, None, lambda _: None, pause)
-    harness.go(tell=bench.tell)
+    training = Training(folder / "gates", loop, bench.stop, bench.identity, recipe.checkpoints.seconds)
+    training.go(tell=bench.tell)
     with atomic_file(folder / "alpha.safetensors") as part:
         save_tensors({name: value.detach() for name, value in penalty.gates().alpha.items()}, part)
-    facts |= {"steps": {"gates": loop.steps}, "seconds": {"gates": harness.seconds}}
-    return penalty
+    return penalty, training.seconds
 
 
 @torch.no_grad()
@@ -114,10 +121,10 @@ def hold(gates: Gates, keep: Keep) -> None:
     gates.zero(keep)
 
 
-def _shift(bench: Bench, model: Model, gates: Gates) -> dict[str, Any]:
+def _shift(bench: Workbench, model: Model, gates: Gates) -> dict[str, float]:
     """How far the outputs move since LayerNorm's statistics are over the kept units alone, where h is cut."""
     kept: Tensor | None = gates.keep().get("h")
-    if kept is None or bool(kept.all()) or model.head.task == "mlm":
+    if kept is None or bool(kept.all()):
         return {}
-    packed, _ = batch_at(bench.probe, np.arange(min(32, len(bench.probe.lengths))), 0)
-    return {"norm_shift": asdict(norm_shift(model, gates, packed))}
+    packed, _ = bench.probe.batch(np.arange(min(32, len(bench.probe.lengths))), 0)
+    return asdict(norm_shift(model, gates, packed))

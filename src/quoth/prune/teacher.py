@@ -9,6 +9,7 @@ from quoth.model.model import Model
 from quoth.prune.dimensions import read_kinds
 from quoth.prune.recipe import PruneRecipe
 from quoth.runtime.members import same_tokens
+from quoth.tasks.task import describe_head
 
 
 def find_teacher(recipe: PruneRecipe, model: Model) -> Model:
@@ -31,21 +32,12 @@ def find_teacher(recipe: PruneRecipe, model: Model) -> Model:
 
 def _check_logits(recipe: PruneRecipe, model: Model, teacher: Model) -> None:
     """Refuse a head whose logits are not those of the model's."""
-    mine, theirs = _logits(model), _logits(teacher)
+    mine, theirs = describe_head(model.head), describe_head(teacher.head)
     if mine != theirs:
         raise QuothError(
             f"recipe: teacher = {recipe.teacher!r} gives {theirs}, but {recipe.model} gives {mine}; "
             "name a teacher with a head for the same task"
         )
-
-
-def _logits(model: Model) -> str:
-    """What the head of a model has logits of, in words."""
-    if model.head is None:
-        return "no logits, it has no head"
-    if model.head.task == "class":
-        return f"{model.head.to_json()['labels']} class(es)"
-    return {"span": "spans", "mlm": "words"}[model.head.task] + (" and what follows" if model.head.pooled else "")
 
 
 def _check_tokens(recipe: PruneRecipe, model: Model, teacher: Model) -> None:
@@ -77,7 +69,10 @@ def _check_states(recipe: PruneRecipe, model: Model, teacher: Model) -> None:
 
     Of the unpruned model it is known which of its hidden units a cut one has kept (`View`); of another model it is not.
     """
-    weights = {"distil.states": recipe.distil.states, "gates.states": recipe.gates.states}
+    weights = {
+        "distillation.states_weight": recipe.distillation.states_weight,
+        "gates.states_weight": recipe.gates.states_weight,
+    }
     key = next((key for key, weight in weights.items() if weight), None)
     if key is None:
         return

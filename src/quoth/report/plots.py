@@ -1,4 +1,4 @@
-"""An analysis as SVG plots. matplotlib is imported here and nowhere else, and only when a plot is asked for."""
+"""An analysis as SVG plots. matplotlib is optional, so the functions that need it import it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Facts = dict[str, Any]
 
 
 def check_plots() -> None:
-    """Refuse before the work, not after it, where plots cannot be made."""
+    """Raise an error before the work starts where plots cannot be made."""
     if find_spec("matplotlib") is None:
         raise QuothError("plots need matplotlib: pip install 'quoth[report]'")
 

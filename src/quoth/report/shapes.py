@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from quoth.encoder.shape import Shape
-from quoth.report.plots import plain, write
+from quoth.report.plots import check_plots, plain, write
 
 PANELS = {"ffn": "feed-forward size", "heads": "heads", "key": "key size", "value": "value size"}
 
 
 def plot_shape(name: str, shape: Shape, path: str | Path) -> Path:
     """Draw a panel for each of f, a, k, v, over the layers; returns the file."""
-    from quoth.report.plots import check_plots
-
     check_plots()
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # optional
 
     figure = Figure(figsize=(9, 6), layout="constrained")
     numbers = range(1, len(shape.layers) + 1)

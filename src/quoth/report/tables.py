@@ -29,7 +29,7 @@ def print_analysis(facts: Facts, console: Console) -> None:
     runs: list[Facts] = facts["runs"]
     console.print(f"{facts['questions']:,} questions of {facts['data']}", soft_wrap=True)
     for number, run in enumerate(runs, 1):
-        threshold = "never silent" if run["threshold"] is None else f"threshold {run['threshold']:.4g}"
+        threshold = "never abstains" if run["threshold"] is None else f"threshold {run['threshold']:.4g}"
         best = f"best F1 {run['best']['f1']:.2f} at {run['best']['threshold']:.4g}"
         console.print(f"run {number}: {run['run']}, {threshold} ({best})", soft_wrap=True)
     for table in _tables(facts, runs):
@@ -87,12 +87,12 @@ def _right(runs: Sequence[Facts]) -> Table:
 
 
 def _confusion(runs: Sequence[Facts]) -> Table:
-    """Five boxes, what the wrong silences were, and the area under risk and coverage."""
-    boxes = ("has answer\nright", "\nwrong", "\nsilent", "no answer\nsilent", "\nspoke")
-    table = _table("what was said", "run", *boxes, "wrong:\nsilent", "of these\nspan right", "risk–cov.\narea")
+    """Five boxes, what the wrong abstentions were, and the area under risk and coverage."""
+    boxes = ("has answer\nright", "\nwrong", "\nabstained", "no answer\nabstained", "\nanswered")
+    table = _table("answers by kind", "run", *boxes, "wrong:\nabstained", "of these\nspan right", "risk–cov.\narea")
     for number, run in enumerate(runs, 1):
         counts = [f"{count:,}" for count in run["confusion"].values()]
-        shares = [_percent(run[key]["share"]) for key in ("called_no_answer", "silenced")]
+        shares = [_percent(run[key]["share"]) for key in ("called_no_answer", "best_span_right")]
         table.add_row(str(number), *counts, *shares, f"{run['calibration']['area_under_risk_coverage']:.4f}")
     return table
 

@@ -23,13 +23,11 @@ def over_windows(
     found: list[np.ndarray] = []
     done = 0
     for indices in by_length(windows.lengths, max(budget, int(windows.lengths.max(initial=1)))):
-        lengths = windows.lengths[indices]
-        begins = np.repeat(windows.starts[indices] - np.cumsum(lengths) + lengths, lengths)
-        place = begins + np.arange(len(begins))
-        parts = compute(windows.packed(indices))
-        found = found or [np.empty(len(windows.ids), np.float32) for _ in parts]
-        for whole, part in zip(found, parts, strict=True):
-            whole[place] = part
+        places = windows.token_places(indices)
+        values = compute(windows.packed(indices))
+        found = found or [np.empty(len(windows.ids), np.float32) for _ in values]
+        for column, some in zip(found, values, strict=True):
+            column[places] = some
         done += len(indices)
         if progress:
             progress(done, len(windows))

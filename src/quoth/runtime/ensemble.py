@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from quoth._version import __version__
-from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS, choose
+from quoth.encoder.device import Device
 from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.files import atomic_folder, write_json
-from quoth.heads.head import Head
+from quoth.heads.head import Head, ReadsTokens
 from quoth.model.checkpoint import FORMAT, Checkpoint, open_checkpoint
 from quoth.model.loading import check, empty, load
 from quoth.model.model import Model
@@ -41,7 +40,7 @@ Known = dict[tuple[Any, ...], Encoder]
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """One encoder, the heads that stand on it by their member's number, and the layers that some of them reads."""
+    """An encoder, the heads that use it by the number of their member, and the layers that any of them reads."""
 
     encoder: Encoder
     heads: dict[int, Head]
@@ -60,13 +59,13 @@ class EnsembleRunner:
     ) -> None:
         self.how = check_how(how)
         _check_members(models)
-        self.device, self.half = choose(device, precision)
+        self.device = Device.choose(device, precision)
         self.bodies = _bodies(models)
         self.members = len(models)
         self.longest = min(body.encoder.longest_window for body in self.bodies)
-        self.budget = CUDA_TOKENS if self.device.type == "cuda" else CPU_TOKENS
+        self.budget = self.device.token_budget()
         for module in self._modules():
-            module.to(self.device).eval()
+            module.to(self.device.place).eval()
 
     @property
     def parameters(self) -> int:
@@ -80,24 +79,23 @@ class EnsembleRunner:
 
     def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Start and end logits, (T,) float32 each, of all members together."""
-        members = [SpanLogits(start, end) for start, end in self.apart(packed)]
+        members = [SpanLogits(start, end) for start, end in self.member_logits(packed)]
         both = combine(members, packed.starts, self.how)
         return both.start, both.end
 
     @torch.inference_mode()
-    def apart(self, packed: Packed[np.ndarray]) -> np.ndarray:
+    def member_logits(self, packed: Packed[np.ndarray]) -> np.ndarray:
         """The start and end logits of each of M members: (M, 2, T) float32."""
         host = packed.map(torch.from_numpy)
         for body in self.bodies:
             body.encoder.check(host)
-        batch = host.map(lambda array: array.to(self.device, non_blocking=True))
+        batch = host.to(self.device.place)
         logits: dict[int, torch.Tensor] = {}
         for body in self.bodies:
-            cast: Any = torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
-            with cast:
+            with self.device.autocast():
                 states = dict(zip(body.layers, body.encoder(batch, body.layers)))
                 for number, head in body.heads.items():
-                    start, end = head(tuple(states[layer] for layer in head.reads), batch)
+                    start, end = cast(ReadsTokens, head)(tuple(states[layer] for layer in head.reads), batch)
                     logits[number] = torch.stack([start, end]).float()
         return torch.stack([logits[number] for number in range(self.members)]).cpu().numpy()
 
@@ -185,17 +183,17 @@ def _load(checkpoint: Checkpoint, known: Known) -> Model:
 
 
 def _same_encoder(one: Model, other: Model) -> bool:
-    """Whether two encoders compute the same: sizes, style, what stands between the layers, and every weight."""
+    """Whether two encoders compute the same: sizes, style, what was inserted into the layers, and every weight."""
     a, b = one.encoder, other.encoder
     if a is b:
         return True
-    if (a.shape, a.style, _between(one)) != (b.shape, b.style, _between(other)):
+    if (a.shape, a.style, _inserted(one)) != (b.shape, b.style, _inserted(other)):
         return False
     mine, theirs = a.state_dict(), b.state_dict()
     return mine.keys() == theirs.keys() and all(torch.equal(value, theirs[name]) for name, value in mine.items())
 
 
-def _between(model: Model) -> dict[str, Any] | None:
+def _inserted(model: Model) -> dict[str, Any] | None:
     """The settings of adapters or LoRA, some of which (LoRA's α) are in no tensor; None where there are none."""
     return model.tuning.to_json() if model.tuning is not None and inserted(model.encoder) else None
 

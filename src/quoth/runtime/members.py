@@ -21,10 +21,9 @@ from quoth.hub import ModelFiles, find_model
 from quoth.model.checkpoint import FORMAT, Checkpoint, open_checkpoint
 from quoth.runtime.combine import How, check_how
 from quoth.windows.settings import window_settings
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 RULES = ("normalizer", "pre_tokenizer", "model", "added_tokens")  # what of a tokenizer decides ids and spans
-DEFAULTS = {"step": 128, "question_limit": 64}  # the reader's own, for a model that does not say
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def check_together(members: Sequence[Checkpoint]) -> Checkpoint:
 
 def _windows(member: Checkpoint) -> str:
     """The settings of its windows, as a reader of this model alone would have them."""
-    kept = {**DEFAULTS, **window_settings(member.files)}
+    kept = window_settings(member.files)
     kept["max_length"] = min(kept["max_length"], member.shape.positions - member.style.first_position)
     return ", ".join(f"{key} {value}" for key, value in sorted(kept.items()))
 
@@ -94,7 +93,7 @@ def same_tokens(member: Checkpoint, lead: Checkpoint) -> bool:
     if _contents(member) == _contents(lead):
         return True
     types = member.shape.types
-    mine, theirs = (Tokens.load(one.files.tokenizer[0].parent) for one in (member, lead))
+    mine, theirs = (Tokenizer.load(one.files.tokenizer[0].parent) for one in (member, lead))
     return _rules(mine) == _rules(theirs) and _frame(mine, types) == _frame(theirs, types)
 
 
@@ -102,12 +101,12 @@ def _contents(member: Checkpoint) -> list[tuple[str, bytes]]:
     return [(path.name, path.read_bytes()) for path in member.files.tokenizer]
 
 
-def _rules(tokens: Tokens) -> dict[str, Any]:
-    value = json.loads(tokens.tokenizer.to_str())
+def _rules(tokenizer: Tokenizer) -> dict[str, Any]:
+    value = json.loads(tokenizer.backend.to_str())
     return {key: value[key] for key in RULES}
 
 
-def _frame(tokens: Tokens, types: int) -> object:
+def _frame(tokenizer: Tokenizer, types: int) -> object:
     """The special tokens around question and passage, and, for an encoder that has token types, the types."""
-    frame = tokens.template
+    frame = tokenizer.template
     return frame if types else (frame.prefix, frame.middle, frame.suffix)

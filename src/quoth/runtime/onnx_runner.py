@@ -56,13 +56,13 @@ class OnnxRunner:
 
     def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Start and end logits, (T,) float32 each; of an ensemble those of all members together."""
-        members = self.apart(packed)
+        members = self.member_logits(packed)
         if len(members) == 1:
             return members[0, 0], members[0, 1]
         both = combine([SpanLogits(start, end) for start, end in members], packed.starts, self.how)
         return both.start, both.end
 
-    def apart(self, packed: Packed[np.ndarray]) -> np.ndarray:
+    def member_logits(self, packed: Packed[np.ndarray]) -> np.ndarray:
         """The start and end logits of each of M members: (M, 2, T) float32."""
         self._need("span")
         results = list(self._results(packed))
@@ -150,7 +150,7 @@ def _places(packed: Packed[np.ndarray], windows: np.ndarray) -> np.ndarray:
 
 def _open(path: Path, threads: int) -> Any:
     try:
-        import onnxruntime
+        import onnxruntime  # here, since it takes long to import
     except ImportError:
         raise QuothError(f"{path}: to run it Quoth needs onnxruntime; pip install onnxruntime") from None
     if not path.is_file():

@@ -1,14 +1,11 @@
-"""`TorchRunner`: a torch model behind plain numpy, for rooms that know no torch."""
+"""`TorchRunner`: a torch model behind plain numpy."""
 
 from __future__ import annotations
-
-from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import torch
 
-from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS, choose
+from quoth.encoder.device import Device
 from quoth.errors import QuothError
 from quoth.model.model import Model
 from quoth.windows.packed import Packed
@@ -16,21 +13,20 @@ from quoth.windows.packed import Packed
 MOST_TOKENS = 262_144  # a batch of a reader on a GPU
 
 
-def budget(model: Model, device: torch.device, half: bool) -> int:
+def budget(model: Model, device: Device) -> int:
     """How many tokens a batch of a reader may have.
 
     On a CPU few, which stay in its caches. On a GPU, where the head reads the last state alone, as many as fit into an
     eighth of its free memory: a small encoder's kernels on a small batch end sooner than the host launches the next.
     """
-    if device.type != "cuda":
-        return CPU_TOKENS
-    if model.head is None or len(model.head.reads) > 1:
-        return CUDA_TOKENS
+    usual = device.token_budget()
+    if not device.is_cuda or model.head is None or len(model.head.reads) > 1:
+        return usual
     shape = model.encoder.shape
     widest = max(max(layer.ffn, layer.heads * (2 * layer.key + layer.value)) for layer in shape.layers)
-    bytes_a_token = (2 if half else 4) * (2 * widest + 4 * shape.hidden)
-    free, _ = torch.cuda.mem_get_info(device)
-    return min(MOST_TOKENS, max(CUDA_TOKENS // 8, free // 8 // bytes_a_token))
+    bytes_a_token = (2 if device.half else 4) * (2 * widest + 4 * shape.hidden)
+    free, _ = torch.cuda.mem_get_info(device.place)
+    return min(MOST_TOKENS, max(usual // 8, free // 8 // bytes_a_token))
 
 
 class TorchRunner:
@@ -43,10 +39,10 @@ class TorchRunner:
         if model.head is None or model.head.task != "span":
             source = model.origin.source or "this model"
             raise QuothError(f"{source}: has no span head, so it cannot answer questions; train one first")
-        self.device, self.half = choose(device, precision)
-        self.model = model.to(self.device).eval()
+        self.device = Device.choose(device, precision)
+        self.model = model.to(self.device.place).eval()
         self.longest = model.encoder.longest_window
-        self.budget = budget(self.model, self.device, self.half)
+        self.budget = budget(self.model, self.device)
 
     @property
     def parameters(self) -> int:
@@ -60,11 +56,9 @@ class TorchRunner:
     @torch.inference_mode()
     def __call__(self, packed: Packed[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Start and end logits, (T,) float32 each."""
-        batch = packed.map(torch.from_numpy)
-        self.model.encoder.check(batch)
-        batch = batch.map(lambda array: array.to(self.device, non_blocking=True))
-        cast: Any = torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
-        with cast:
-            start, end = self.model(batch)
+        host = packed.map(torch.from_numpy)
+        self.model.encoder.check(host)
+        with self.device.autocast():
+            start, end = self.model(host.to(self.device.place))
         both = torch.stack([start, end]).float().cpu().numpy()
         return both[0], both[1]

@@ -18,19 +18,19 @@ class TransformersRunner:
 
     def __init__(self, source: str | Path, device: str | None = None, precision: str | None = None) -> None:
         try:
-            import torch
+            import torch  # both are optional
             from transformers import AutoModelForQuestionAnswering
         except ImportError:
             raise QuothError(
                 f"{source}: not of a family that Quoth knows, and transformers is not installed; "
                 "pip install transformers to run it"
             ) from None
-        from quoth.encoder.device import choose  # torch is optional
+        from quoth.encoder.device import Device  # here, since torch is optional
 
-        self.torch = torch
-        self.device, half = choose(device, precision)
+        self.torch, chosen = torch, Device.choose(device, precision)
+        self.device = chosen.place
         try:
-            dtype = torch.bfloat16 if half else torch.float32
+            dtype = torch.bfloat16 if chosen.half else torch.float32
             model: Any = AutoModelForQuestionAnswering.from_pretrained(source, dtype=dtype)
         except (OSError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]

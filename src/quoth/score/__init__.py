@@ -1,10 +1,10 @@
-"""Official metrics, how sure they are, and costs. Runs on numpy alone."""
+"""Official metrics, their intervals and significance, costs, error analysis. Runs on numpy alone."""
 
 from quoth.data.normalise import normalise
-from quoth.score.compare import Comparison, Interval, bootstrap, compare
 from quoth.score.cost import Cost, file_bytes, hardware, peak_memory
 from quoth.score.glue import glue_score
 from quoth.score.quality import default_threshold, span_quality
+from quoth.score.significance import Comparison, Interval, bootstrap, compare
 from quoth.score.squad import Gold, Scored, average_precisions, best_thresholds, score_squad1, score_squad2
 
 __all__ = [

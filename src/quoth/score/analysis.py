@@ -1,7 +1,7 @@
 """What a run gets wrong, and how: the error analysis of BERTVision (section 4), by the official score.
 
-"Right" is exact match by the official rule. Everything is counted at one threshold: silent where null - best is above
-it. Shares are per cent, None where there is nothing to divide by.
+"Right" is exact match by the official rule. Everything is counted at one threshold: a run abstains where null - best is
+above it. Shares are per cent, None where there is nothing to divide by.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,10 @@ from quoth.answer.calibration import (
     risk_coverage,
 )
 from quoth.answer.record import Recorded
-from quoth.score.compare import RESAMPLES
+from quoth.data.dataset import Question
+from quoth.score.significance import RESAMPLES
 from quoth.score.slices import Slicing, percent, slice_scores, words
 from quoth.score.squad import Scored, score_squad2
-
-if TYPE_CHECKING:
-    from quoth.data.dataset import Question
 
 Flags = NDArray[np.bool_]
 
@@ -37,7 +35,8 @@ Flags = NDArray[np.bool_]
 class Outcome:
     """What a run said to Q questions at one threshold, and how good that was. All in the order of the data.
 
-    - texts: Q predictions, "" for silence; scored: their scores; spoken: those of the best spans, never silent
+    - texts: Q predictions, "" where it abstains; scored: their scores
+    - answered: the scores if the run never abstained
     - best: the threshold with the best F1
     """
 
@@ -46,7 +45,7 @@ class Outcome:
     threshold: float
     texts: list[str]
     scored: Scored
-    spoken: Scored
+    answered: Scored
     best: Threshold
 
     @property
@@ -55,7 +54,7 @@ class Outcome:
         return np.asarray(self.scored.exact == 1.0)
 
     @property
-    def silent(self) -> Flags:
+    def abstained(self) -> Flags:
         """(Q,): whether the answer is "no answer"."""
         return np.array([not text for text in self.texts])
 
@@ -65,12 +64,12 @@ def outcome(
 ) -> Outcome:
     """Score the recorded answers at a threshold, or at the one with the best F1 on these very questions."""
     recorded = recorded.of([question.id for question in questions])
-    spoken = _score(questions, recorded.predictions(math.inf))
-    mute = _score(questions, [""] * len(questions))
-    best = best_threshold(spoken.f1, mute.f1, recorded.null_minus_best)
+    answered = _score(questions, recorded.predictions(math.inf))
+    abstained = _score(questions, [""] * len(questions))
+    best = best_threshold(answered.f1, abstained.f1, recorded.null_minus_best)
     value = best.value if threshold == "best" else threshold
     texts = recorded.predictions(value)
-    return Outcome(name, recorded, value, texts, _score(questions, texts), spoken, best)
+    return Outcome(name, recorded, value, texts, _score(questions, texts), answered, best)
 
 
 def run_facts(
@@ -82,10 +81,10 @@ def run_facts(
         "run": run.name,
         "threshold": run.threshold if math.isfinite(run.threshold) else None,
         **scored.summary(),
-        "interval": _intervals(scored, resamples),
+        "interval": intervals(scored, resamples),
         "best": {"threshold": run.best.value, "f1": 100 * run.best.score},
         "confusion": confusion(run),
-        **silences(run),
+        **abstentions(run),
         **second_answers(questions, run),
         "right": lengths(questions, run.right),
         "calibration": calibration(run),
@@ -95,28 +94,28 @@ def run_facts(
 
 def confusion(run: Outcome) -> dict[str, int]:
     """Every question in one of five boxes."""
-    has_answer, right, silent = run.scored.has_answer, run.right, run.silent
+    has_answer, right, abstained = run.scored.has_answer, run.right, run.abstained
     boxes = {
         "answered_right": has_answer & right,
-        "answered_wrong": has_answer & ~right & ~silent,
-        "wrongly_silent": has_answer & ~right & silent,
-        "rightly_silent": ~has_answer & right,
-        "wrongly_spoken": ~has_answer & ~right,
+        "answered_wrong": has_answer & ~right & ~abstained,
+        "wrongly_abstained": has_answer & ~right & abstained,
+        "rightly_abstained": ~has_answer & right,
+        "wrongly_answered": ~has_answer & ~right,
     }
     return {name: int(box.sum()) for name, box in boxes.items()}
 
 
-def silences(run: Outcome) -> dict[str, Any]:
+def abstentions(run: Outcome) -> dict[str, Any]:
     """What wrong "no answer"s were.
 
     - called_no_answer: of the wrong has-answer questions, those that were called "no answer" (the paper: 65 %)
-    - silenced: of those, the ones whose best span would have been right; f1: its mean F1
+    - best_span_right: of those, the ones whose best span would have been right; f1: its mean F1
     """
     wrong = run.scored.has_answer & ~run.right
-    mute = wrong & run.silent
-    right = mute & (run.spoken.exact == 1.0)
-    f1 = 100 * float(run.spoken.f1[mute].mean()) if mute.any() else None
-    return {"called_no_answer": _share(mute, wrong), "silenced": {**_share(right, mute), "f1": f1}}
+    called = wrong & run.abstained
+    right = called & (run.answered.exact == 1.0)
+    f1 = 100 * float(run.answered.f1[called].mean()) if called.any() else None
+    return {"called_no_answer": _share(called, wrong), "best_span_right": {**_share(right, called), "f1": f1}}
 
 
 def second_answers(questions: Sequence[Question], run: Outcome) -> dict[str, Any]:
@@ -155,11 +154,10 @@ def lengths(questions: Sequence[Question], chosen: Flags) -> dict[str, Any]:
 
 
 def calibration(run: Outcome) -> dict[str, float | None]:
-    """Does the run know when it is right? The keys of `quoth evaluate`.
+    """How well the confidence of a run predicts that it is right. The keys of `quoth evaluate`.
 
-    Confidence is the distance of null - best from the threshold: how far the run is from changing its mind between
-    speech and silence. At threshold 0 this is the order of the calibrated probabilities. The temperature and the
-    calibration error ask for questions of both kinds, and are None without.
+    Confidence is the distance of null - best from the threshold. At threshold 0 this is the order of the calibrated
+    probabilities. The temperature and the calibration error need questions of both kinds, and are None without.
     """
     margins = np.array(run.recorded.finite_margins())
     confidence = np.abs(margins - run.threshold) if math.isfinite(run.threshold) else -margins
@@ -187,8 +185,8 @@ def _right_at(questions: Sequence[Question], ranked: Sequence[Sequence[str]], k:
     return right
 
 
-def _intervals(scored: Scored, resamples: int) -> dict[str, list[float]]:
-    """The 95 % interval [low, high] of each official mean."""
+def intervals(scored: Scored, resamples: int = RESAMPLES) -> dict[str, list[float]]:
+    """The 95 % interval [low, high] of each official mean, in per cent."""
     parts = {"": np.ones_like(scored.has_answer), "HasAns_": scored.has_answer, "NoAns_": ~scored.has_answer}
     return {
         prefix + name: percent(scores[mask], resamples)[1]

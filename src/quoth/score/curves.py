@@ -1,4 +1,4 @@
-"""How heads on a frozen encoder got better as they learnt, from what their stages left behind.
+"""The learning curves of heads on a frozen encoder, from the files of their stages.
 
 A stage is a folder such as RUN/frozen/epoch-0.3; its metrics.json has a `curve` for each head where the recipe named
 `frozen.evaluate`.

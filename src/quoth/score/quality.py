@@ -1,17 +1,12 @@
-"""How good the answers to a dataset are: the official scores at one threshold, and at the best one."""
+"""The quality of the answers to a dataset: the official scores at one threshold, and at the best one."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-import numpy as np
-
+from quoth.answer.decode import Decoded
+from quoth.data.dataset import Dataset
 from quoth.score.squad import Scored, best_thresholds, score_squad2
-
-if TYPE_CHECKING:
-    from quoth.answer.decode import Decoded
-    from quoth.data.dataset import Dataset
 
 # What people are shown of all scores, those of classes too (`quoth.score.glue`).
 NAMES = {
@@ -22,15 +17,15 @@ NAMES = {
     "mcc": "Matthews",
     "pearson": "Pearson",
     "spearman": "Spearman",
-    "mlm_loss": "loss of masked words",
-    "mlm_accuracy": "masked words right",
+    "mlm_loss": "MLM loss",
+    "mlm_accuracy": "MLM accuracy",
     "perplexity": "perplexity",
-    "nsp_accuracy": "following pieces right",
+    "nsp_accuracy": "NSP accuracy",
 }
 
 
 def default_threshold(dataset: Dataset) -> float:
-    """0 where questions may have no answer, else never silent."""
+    """0 where questions may have no answer; elsewhere +inf, which never abstains."""
     return 0.0 if dataset.version == "2.0" else math.inf
 
 
@@ -39,20 +34,20 @@ def span_quality(
 ) -> tuple[Scored, dict[str, float | None]]:
     """The score of every question at `threshold`, and the summary by the official keys.
 
-    Where questions may have no answer, the summary has the best thresholds too, and `spoken_f1`: F1 on the questions
-    with an answer when "no answer" is switched off.
+    Where questions may have no answer, the summary has the best thresholds too, and `answered_f1`: F1 on the questions
+    with an answer if the reader never abstains.
     """
     limit = default_threshold(dataset) if threshold is None else threshold
     ids = [question.id for question in dataset.questions]
     # as `quoth score` does, for 1.1 too
     scored = score_squad2(dataset.questions, dict(zip(ids, decoded.predictions(limit))))
     summary: dict[str, float | None] = dict(scored.summary())
-    if dataset.version == "1.1":  # every question has an answer: there is no silence to judge
+    if dataset.version == "1.1":  # every question has an answer: there is no threshold to judge
         return scored, summary
-    spoken = dict(zip(ids, decoded.predictions(np.inf)))
-    always = score_squad2(dataset.questions, spoken)
-    summary |= best_thresholds(always, spoken, dict(zip(ids, decoded.finite_margins())))
+    best_spans = dict(zip(ids, decoded.predictions(math.inf)))
+    always = score_squad2(dataset.questions, best_spans)
+    summary |= best_thresholds(always, best_spans, dict(zip(ids, decoded.finite_margins())))
     summary["threshold"] = limit if math.isfinite(limit) else None
     if always.has_answer.any():
-        summary["spoken_f1"] = 100 * float(always.f1[always.has_answer].mean())
+        summary["answered_f1"] = 100 * float(always.f1[always.has_answer].mean())
     return scored, summary

@@ -1,6 +1,6 @@
 """Which questions are hard: the data cut into slices by length, question word and article.
 
-A slicing parts the questions: each is in exactly one slice, so the mean of the slices, weighted by their counts, is
+A slicing divides the questions: each is in exactly one slice, so the mean of the slices, weighted by their counts, is
 the score of the whole. It looks at the data alone, so the slices of all runs are the same questions.
 """
 
@@ -10,55 +10,32 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quoth.score.compare import RESAMPLES, bootstrap
+from quoth.data.dataset import Question
+from quoth.score.significance import RESAMPLES, bootstrap
 from quoth.score.squad import Scored
-
-if TYPE_CHECKING:
-    from quoth.data.dataset import Question
 
 QUESTION_WORDS = ("what", "which", "who", "when", "where", "why", "how", "how many/much", "other")
 NO_ANSWER, NO_TITLE = "no answer", "no title"
 
 _KINDS = {word: word for word in QUESTION_WORDS[:7]} | {"whom": "who", "whose": "who"}
 # "Was it controversial when …", "Name the man who …": closed questions and commands ask with no question word.
-_OPENERS = frozenset(
-    [
-        "is",
-        "are",
-        "was",
-        "were",
-        "am",
-        "do",
-        "does",
-        "did",
-        "can",
-        "could",
-        "has",
-        "have",
-        "had",
-        "will",
-        "would",
-        "shall",
-        "should",
-        "may",
-        "might",
-        "must",
-        "name",
-        "list",
-    ]
-)
+_OPENING_WORDS = """
+is are was were am do does did can could has have
+had will would shall should may might must name list
+"""
+_OPENERS = frozenset(_OPENING_WORDS.split())
 _RELATIVE = frozenset(("who", "when", "where"))  # inside a sentence mostly conjunctions: "the area where …"
 _TOKENS = re.compile(r"[^\W_]+|,")
 
 
 @dataclass(frozen=True, eq=False)
 class Slicing:
-    """Q questions parted into slices.
+    """Q questions divided into slices.
 
     - name: by what; labels: one for each slice; which: (Q,) the index of each question's slice
     """
@@ -69,7 +46,7 @@ class Slicing:
 
 
 def words(text: str) -> int:
-    """How many words a text has, parted by blanks."""
+    """How many words a text has, separated by blanks."""
     return len(text.split())
 
 
@@ -136,7 +113,7 @@ def slice_scores(slicing: Slicing, scored: Scored, resamples: int = RESAMPLES) -
 def percent(scores: ArrayLike, resamples: int = RESAMPLES) -> tuple[float, list[float]]:
     """The mean of scores and its 95 % bootstrap interval [low, high], in per cent."""
     found = bootstrap(scores, resamples=resamples)
-    return 100 * found.mean, [100 * found.low, 100 * found.high]
+    return 100 * found.mean, found.percent()
 
 
 def _quartiles(lengths: Sequence[int]) -> tuple[tuple[str, ...], NDArray[np.intp]]:

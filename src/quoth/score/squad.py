@@ -56,9 +56,9 @@ class Scored:
 
     def at_threshold(self, na_probs: Mapping[str, float], threshold: float) -> Scored:
         """The scores if every question with na_prob > threshold were answered by "no answer"."""
-        silent = _values(self.ids, na_probs) > threshold
+        abstains = _values(self.ids, na_probs) > threshold
         right = (~self.has_answer).astype(np.float64)
-        return replace(self, exact=np.where(silent, right, self.exact), f1=np.where(silent, right, self.f1))
+        return replace(self, exact=np.where(abstains, right, self.exact), f1=np.where(abstains, right, self.f1))
 
     def summary(self) -> dict[str, float]:
         """The keys exact, f1 (per cent) and total; HasAns_*, NoAns_* where there are such questions."""
@@ -88,7 +88,7 @@ def score_squad2(questions: Iterable[Gold], predictions: Mapping[str, str]) -> S
         if question.id not in predictions:
             missing.append(question.id)
             continue
-        # A gold text of articles and punctuation alone does not count; if none is left, silence is right.
+        # A gold text of articles and punctuation alone does not count; if none is left, "" is right.
         golds = [gold for text in dict.fromkeys(question.gold_texts) if (gold := words(text))] or [[]]
         predicted = words(predictions[question.id])
         same = predicted in golds

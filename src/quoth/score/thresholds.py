@@ -1,56 +1,54 @@
-"""The threshold that a model should keep, and what such a threshold is worth on articles that it was not fitted on."""
+"""Fitting the no-answer threshold that a model keeps, and its score on articles that it was not fitted on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.abstention import Silence
+from quoth.answer.abstention import Abstention
 from quoth.answer.calibration import best_threshold, fit_calibration
+from quoth.answer.decode import Decoded
+from quoth.data.dataset import Question
 from quoth.errors import QuothError
 from quoth.score.squad import Scored, score_squad2
-
-if TYPE_CHECKING:
-    from quoth.answer.decode import Decoded
-    from quoth.data.dataset import Question
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """What speaking and what silence would score, question by question.
+    """The scores of answering and of abstaining, question by question.
 
-    - spoken, silent: the scores of the best spans, and of "" throughout
+    - answered, abstained: the scores of the best spans, and of "" throughout
     - margin: (Q,) null - best, +inf where there is no span
     """
 
-    spoken: Scored
-    silent: Scored
+    answered: Scored
+    abstained: Scored
     margin: NDArray[np.float64]
 
     def part(self, mask: Flags) -> Choices:
         """The questions where `mask`, (Q,) bool, is true."""
-        return Choices(self.spoken.part(mask), self.silent.part(mask), self.margin[mask])
+        return Choices(self.answered.part(mask), self.abstained.part(mask), self.margin[mask])
 
     def at(self, threshold: float | NDArray[np.float64]) -> Scored:
-        """The scores with silence where the margin is above the threshold, one for all or (Q,) one each."""
-        mute = self.margin > threshold
-        exact = np.where(mute, self.silent.exact, self.spoken.exact)
-        return replace(self.spoken, exact=exact, f1=np.where(mute, self.silent.f1, self.spoken.f1))
+        """The scores if margins above the threshold, one for all or (Q,) one each, are answered with ""."""
+        abstains = self.margin > threshold
+        exact = np.where(abstains, self.abstained.exact, self.answered.exact)
+        return replace(self.answered, exact=exact, f1=np.where(abstains, self.abstained.f1, self.answered.f1))
 
 
 def choices(questions: Sequence[Question], decoded: Decoded) -> Choices:
-    """Score the best span and the silence of each question."""
+    """Score the best span and "no answer" for each question."""
     ids = [question.id for question in questions]
-    spoken = score_squad2(questions, dict(zip(ids, decoded.predictions(math.inf))))
-    silent = score_squad2(questions, dict.fromkeys(ids, ""))
-    return Choices(spoken, silent, decoded.null_minus_best)
+    answered = score_squad2(questions, dict(zip(ids, decoded.predictions(math.inf))))
+    abstained = score_squad2(questions, dict.fromkeys(ids, ""))
+    return Choices(answered, abstained, decoded.null_minus_best)
 
 
 def fit_threshold(these: Choices) -> float:
@@ -58,7 +56,7 @@ def fit_threshold(these: Choices) -> float:
 
     It lies midway to the next margin, so that the rounding of another runtime moves no question over it.
     """
-    value = best_threshold(these.spoken.f1, these.silent.f1, these.margin).value
+    value = best_threshold(these.answered.f1, these.abstained.f1, these.margin).value
     above = these.margin[(these.margin > value) & np.isfinite(these.margin)]
     if not len(above):
         return value
@@ -66,9 +64,9 @@ def fit_threshold(these: Choices) -> float:
     return middle if middle < above.min() else value
 
 
-def fit_silence(these: Choices, data: str) -> Silence:
+def fit_abstention(these: Choices, data: str) -> Abstention:
     """Threshold and calibration (temperature and bias) fitted on these questions; data: what they are called."""
-    none = ~these.spoken.has_answer
+    none = ~these.answered.has_answer
     if none.all() or not none.any():
         raise QuothError(
             f"{data}: {'no' if none.all() else 'every'} question has an answer; "
@@ -77,7 +75,8 @@ def fit_silence(these: Choices, data: str) -> Silence:
     threshold = fit_threshold(these)
     scores = these.at(threshold).summary()
     fitted = {"data": data, "questions": len(none), **{key: scores[key] for key in ("f1", "HasAns_f1", "NoAns_f1")}}
-    return Silence(threshold, fit_calibration(these.margin, none, bias=True), fitted)
+    scale = fit_calibration(these.margin, none, bias=True)
+    return Abstention(threshold, scale.temperature, scale.bias, fitted)
 
 
 def cross_fitted(questions: Sequence[Question], these: Choices) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""A user's documents, and the passages of them that a question is asked of."""
+"""Documents of a user, and the choice of the passages that a question is asked of."""
 
 from quoth.search.documents import Document, read_documents
 

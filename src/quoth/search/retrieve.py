@@ -1,6 +1,6 @@
-"""Which stretches of long texts to read: those that share the most telling words with the question.
+"""Which passages of long texts to read: those with the highest BM25 score for the question.
 
-Texts are cut into stretches, where a paragraph ends if they can be, and ranked by the sum of BM25 over the words of the
+Texts are split into passages, where a paragraph ends if possible, and ranked by the sum of BM25 over the words of the
 question. Words are runs of letters and digits in lower case, cut to their first six letters so that "invented" finds
 "invention". Numpy alone: nothing is kept between questions, and 20 MB of text take some two seconds.
 """
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from quoth.data.bm25 import weigh
 
-SIZE = 1200  # characters of a stretch at most: with MARGIN about what a window of 384 tokens holds
-MARGIN = 150  # characters that are read on both sides of a stretch, for a sentence that a cut went through
+SIZE = 1200  # characters of a passage at most: with MARGIN about what a window of 384 tokens holds
+MARGIN = 150  # characters that are read on both sides of a passage, for a sentence that a cut went through
 LETTERS = 6
 WORD = re.compile(r"\w+")
 BREAKS = (("\n\n", "\n\r\n"), ("\n", "\r"), (". ", "! ", "? "), (" ",))  # where to cut, the best places first
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Passage:
     """The characters [begin, past) of one of several texts."""
 
     document: int
@@ -36,44 +36,44 @@ class Stretch:
         return self.past - self.begin
 
 
-def stretches(texts: Sequence[str], size: int = SIZE) -> list[Stretch]:
-    """All texts in stretches of at most `size` characters, in order, without gap and overlap."""
+def split_passages(texts: Sequence[str], size: int = SIZE) -> list[Passage]:
+    """All texts in passages of at most `size` characters, in order, without gap and overlap."""
     found = []
     for number, text in enumerate(texts):
         begin = 0
         while len(text) - begin > size:
             past = _cut(text, begin, size)
-            found.append(Stretch(number, begin, past))
+            found.append(Passage(number, begin, past))
             begin = past
-        found.append(Stretch(number, begin, len(text)))
+        found.append(Passage(number, begin, len(text)))
     return found
 
 
-def choose(question: str, texts: Sequence[str], pieces: Sequence[Stretch], count: int) -> list[Stretch]:
-    """The `count` stretches that rank highest, the earlier one at a tie, in the order of the texts."""
-    scores = bm25(question, texts, pieces)
+def best_passages(question: str, texts: Sequence[str], passages: Sequence[Passage], count: int) -> list[Passage]:
+    """The `count` passages that rank highest, the earlier one at a tie, in the order of the texts."""
+    scores = bm25(question, texts, passages)
     best = np.argsort(-scores, kind="stable")[:count]
-    return [pieces[i] for i in np.sort(best).tolist()]
+    return [passages[i] for i in np.sort(best).tolist()]
 
 
-def bm25(question: str, texts: Sequence[str], pieces: Sequence[Stretch]) -> NDArray[np.float64]:
-    """How well each of N stretches goes with the question, (N,): 0 where it shares no word with it."""
+def bm25(question: str, texts: Sequence[str], passages: Sequence[Passage]) -> NDArray[np.float64]:
+    """How well each of N passages goes with the question, (N,): 0 where it shares no word with it."""
     column = {word: number for number, word in enumerate(dict.fromkeys(_words(question)))}
-    counts = np.zeros((len(pieces), len(column)))
-    lengths = np.zeros((len(pieces), 1))
-    for row, piece in enumerate(pieces):
-        words = _words(texts[piece.document][piece.begin : piece.past])
+    counts = np.zeros((len(passages), len(column)))
+    lengths = np.zeros((len(passages), 1))
+    for row, passage in enumerate(passages):
+        words = _words(texts[passage.document][passage.begin : passage.past])
         lengths[row] = len(words)
         here = Counter(words)
         for word in column.keys() & here.keys():
             counts[row, column[word]] = here[word]
     having = np.count_nonzero(counts, axis=0)
-    return np.asarray(weigh(counts, having, lengths, len(pieces), lengths.mean()).sum(axis=1))
+    return np.asarray(weigh(counts, having, lengths, len(passages), lengths.mean()).sum(axis=1))
 
 
-def widened(piece: Stretch, text: str, margin: int = MARGIN) -> Stretch:
-    """The stretch with up to `margin` characters more on both sides, beginning and ending between words."""
-    begin, past = piece.begin, piece.past
+def widened(passage: Passage, text: str, margin: int = MARGIN) -> Passage:
+    """The passage with up to `margin` characters more on both sides, beginning and ending between words."""
+    begin, past = passage.begin, passage.past
     low = max(0, begin - margin)
     if low:
         found = re.search(r"\s", text[low:begin])
@@ -82,11 +82,11 @@ def widened(piece: Stretch, text: str, margin: int = MARGIN) -> Stretch:
     if high < len(text):
         found = re.search(r"\s\S*\Z", text[past:high])
         high = past + found.start() if found else past
-    return Stretch(piece.document, low, high)
+    return Passage(passage.document, low, high)
 
 
 def _cut(text: str, begin: int, size: int) -> int:
-    """Where a stretch from `begin` ends: after the last break of the best kind in its last two thirds."""
+    """Where a passage from `begin` ends: after the last break of the best kind in its last two thirds."""
     for marks in BREAKS:
         places = [(text.rfind(mark, begin + size // 3, begin + size), len(mark)) for mark in marks]
         place, length = max(places)

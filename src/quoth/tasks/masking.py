@@ -19,10 +19,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quoth.errors import QuothError
-from quoth.tasks.span_data import Examples, Feed
+from quoth.tasks.examples import Examples, Feed
 from quoth.windows.columns import Windows
 from quoth.windows.masked import NOTHING, Masked
-from quoth.windows.tokenizer import Tokens
+from quoth.windows.tokenizer import Tokenizer
 
 SHARE = 0.15
 MASK, RANDOM = 0.8, 0.1
@@ -38,25 +38,25 @@ class Vocabulary:
     special: tuple[int, ...]
 
 
-def vocabulary(tokens: Tokens, size: int) -> Vocabulary:
+def vocabulary(tokenizer: Tokenizer, size: int) -> Vocabulary:
     """The vocabulary of a tokenizer whose model has a table of `size` words."""
-    found = [tokens.tokenizer.token_to_id(name) for name in ("[MASK]", "<mask>")]
+    found = [tokenizer.backend.token_to_id(name) for name in ("[MASK]", "<mask>")]
     mask = next((number for number in found if number is not None), None)
     if mask is None or mask >= size:
         raise QuothError("the tokenizer has no [MASK] or <mask> in the model's vocabulary; choose another model")
-    added = tokens.tokenizer.get_added_tokens_decoder().items()
+    added = tokenizer.backend.get_added_tokens_decoder().items()
     special = tuple(sorted(number for number, token in added if token.special))
-    return Vocabulary(mask, min(size, tokens.tokenizer.get_vocab_size()), special)
+    return Vocabulary(mask, min(size, tokenizer.backend.get_vocab_size()), special)
 
 
 class MaskedFeed:
-    """Batches of windows with words masked, made where the model is; `Feed` is its like for other tasks.
+    """Batches of windows with words masked, made on the device; `Feed` is its like for other tasks.
 
     lengths: (n,) tokens of each window; weight: 1 / the mean number of masked tokens a window
     """
 
     def __init__(self, examples: Examples, words: Vocabulary, device: torch.device, seed: int = 0) -> None:
-        """examples: windows with their `words` numbered, and a class of each."""
+        """examples: windows with their `words` numbered, and NSP's class of each."""
         windows = examples.windows
         self.lengths = windows.lengths
         self.device = device
@@ -77,7 +77,7 @@ class MaskedFeed:
         columns = torch.from_numpy(np.stack([self._starts[indices], self._limits[indices]]))
         begin, limit = columns.to(self.device, non_blocking=True)
         starts = packed.starts.long()
-        window = torch.repeat_interleave(starts.diff(), output_size=packed.tokens)
+        window = packed.window_of_token()
         token = begin[window] + packed.positions  # its number in all of the data
         keys = np.random.SeedSequence([self.seed, step, 0x4D4C4D]).generate_state(6).tolist()
         order = _hash(self._number[token].long(), keys[0], keys[1])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 from quoth.config import check_value
 
 
 @dataclass(frozen=True)
 class Negatives:
-    """Unanswerable questions made from the training data, each kind as a part of its questions.
+    """Unanswerable questions made from the training data; each number is a fraction of its questions.
 
-    As in `quoth.augment.negatives`: asked of another passage of the article (moved) or of a look-alike anywhere, with
-    another name or number (entity), or turned round (negation)
+    moved: a question asked of another passage of the same article
+    lookalike: a question asked of the passage that shares the most words with its own, of any article
+    entity: a question with another name, year or number in it
+    negation: a question with a word replaced by its opposite, or negated
     """
 
     moved: float = 0.0
@@ -21,41 +22,43 @@ class Negatives:
     entity: float = 0.0
     negation: float = 0.0
 
-    def check(self, task: str) -> None:
-        """Refuse parts that are none, and a task that has no questions."""
+    def __post_init__(self) -> None:
+        """Refuse what is no fraction."""
         for name, part in asdict(self).items():
-            check_value(0 <= part <= 1, f"data.negatives.{name}", part, "a part of the questions, from 0 to 1")
-            check_value(
-                part == 0 or task in ("span", "answerable"),
-                f"data.negatives.{name}",
-                part,
-                f"0 with data.task {task!r}",
-            )
+            check_value(0 <= part <= 1, f"data.negatives.{name}", part, "a fraction of the questions, from 0 to 1")
 
 
 @dataclass(frozen=True)
 class Data:
-    """Which questions, and how they become windows.
+    """Which examples, and how they become windows.
 
-    task: "span", answers to find; "answerable", whether there is one; "glue", classes of sentences in GLUE's tables;
-    "pretrain", masked words and following pieces of plain text
+    task: one of `quoth.tasks.TASKS`: "span", find the answer; "answerable", is there an answer; "glue", classify
+    sentences of GLUE's tables; "pretrain", MLM and NSP on plain text
     train: files or hub datasets (`name:split`), one or a list; evaluate: one, or "" for none
-    fraction: of the training questions, drawn by the seed; a smaller fraction is a part of a larger one
-    held_out: of plain text, the part of the paragraphs to evaluate on, drawn by the seed, where `evaluate` is ""
-    max_length, step, question_limit: of the windows, as in `quoth.windows.make_windows`
+    fraction: of the training examples, drawn by the seed; a smaller fraction is a subset of a larger one
+    held_out: of plain text, the fraction of the paragraphs to evaluate on, drawn by the seed, where `evaluate` is ""
+    max_length, step, max_query_length: of the windows, as in `quoth.windows.make_windows`
     negatives: unanswerable questions to add to those of train, drawn by the seed from what `fraction` leaves
     """
 
     train: tuple[str, ...]
     evaluate: str = ""
-    task: Literal["span", "answerable", "glue", "pretrain"] = "span"
+    task: str = "span"
     fraction: float = 1.0
     held_out: float = 0.0
     max_length: int = 384
     step: int = 128
-    question_limit: int = 64
+    max_query_length: int = 64
     negatives: Negatives = Negatives()
 
+    def __post_init__(self) -> None:
+        """Refuse values that no examples can be made of."""
+        check_value(bool(self.train), "data.train", self.train, "name at least one file or hub dataset")
+        check_value(0 < self.fraction <= 1, "data.fraction", self.fraction, "above 0, at most 1")
+        check_value(0 <= self.held_out < 1, "data.held_out", self.held_out, "at least 0, below 1")
+        both = bool(self.held_out and self.evaluate)
+        check_value(not both, "data.held_out", self.held_out, "0 where data.evaluate names a text")
+
     def window_settings(self) -> dict[str, int]:
-        """What a model folder remembers of its windows."""
-        return {"max_length": self.max_length, "step": self.step, "question_limit": self.question_limit}
+        """What a model folder states of its windows."""
+        return {"max_length": self.max_length, "step": self.step, "max_query_length": self.max_query_length}

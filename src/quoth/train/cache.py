@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.encoder.device import CPU_TOKENS, CUDA_TOKENS
+from quoth.encoder.device import Device
 from quoth.errors import QuothError
 from quoth.files import atomic_folder, read_json, write_json
 from quoth.model.model import Model
@@ -58,7 +58,7 @@ class Plan:
         """Refuse what is larger than `limit` GB."""
         if self.bytes > limit * GB:
             raise QuothError(
-                f"recipe: frozen.cache is {limit:g} GB, but the states of {self.rows:,} windows at "
+                f"recipe: frozen.cache_gb is {limit:g} GB, but the states of {self.rows:,} windows at "
                 f"{len(self.layers)} layer(s) take {self.bytes / GB:.3g} GB; raise it, or set it to 0"
             )
 
@@ -107,14 +107,13 @@ def fill_cache(
     plan: Plan,
     encoder: str,
     model: Model,
-    cast: Callable[[Packed[Tensor]], Any],
-    between: Callable[[], None],
+    device: Device,
+    check_stop: Callable[[], None],
     tell: Callable[[str], None] | None = None,
 ) -> None:
     """See to it that the cache of a stage is there and right: the one that is found, or one that is computed now.
 
-    encoder: the sha256 of its weights; cast(packed): the precision to compute in
-    between(): called before every batch, and may raise to stop
+    encoder: the sha256 of its weights; check_stop(): called before every batch, and may raise
     """
     folder = stage / PLACE
     wrong = _wrong(folder, plan.identity(encoder))
@@ -126,12 +125,11 @@ def fill_cache(
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with atomic_folder(folder) as part:
-            about = _write(part / STATES, plan, model, cast, between)
+            about = _write(part / STATES, plan, model, device, check_stop)
             write_json(part / ABOUT, {**plan.identity(encoder), **about})
     except OSError as error:
-        raise QuothError(
-            f"{folder}: could not be written ({error.strerror}); make room for {plan.bytes / GB:.3g} GB"
-        ) from None
+        size = f"{plan.bytes / GB:.3g} GB"
+        raise QuothError(f"{folder}: could not be written ({error.strerror}); make room for {size}") from None
 
 
 def remove_cache(stage: Path) -> None:
@@ -154,17 +152,15 @@ def _wrong(folder: Path, identity: dict[str, Any]) -> str | None:
 
 
 @torch.no_grad()
-def _write(path: Path, plan: Plan, model: Model, cast: Any, between: Callable[[], None]) -> dict[str, Any]:
+def _write(path: Path, plan: Plan, model: Model, device: Device, check_stop: Callable[[], None]) -> dict[str, Any]:
     begin = time.perf_counter()
-    device = next(model.parameters()).device
-    budget = CUDA_TOKENS if device.type == "cuda" else CPU_TOKENS
     digest = hashlib.sha256()
     with path.open("wb") as file:
         for windows in plan.parts:
-            for indices in by_length(windows.lengths, max(budget, int(windows.lengths.max(initial=1)))):
-                between()
-                packed = windows.packed(indices).map(lambda array: torch.from_numpy(array).to(device))
-                with cast(packed):
+            for indices in by_length(windows.lengths, device.token_budget(windows.lengths)):
+                check_stop()
+                packed = windows.packed(indices).to(device.place)
+                with device.autocast():
                     data = _first(model, packed, plan.layers)
                 digest.update(data)
                 file.write(data)

@@ -1,16 +1,15 @@
-"""What gates and cut models learn from: the task's own loss, the logits of a teacher, its states.
+"""Distillation: a student is trained on its task's loss, the logits of a teacher, and its states.
 
-    L = task · L_task + logits · τ² · KL(p_t ‖ p_s) + states · mean over layers and units of (s − scale · t[units])²
+    L = task_weight · L_task + logits_weight · τ² · KL(p_t ‖ p_s)
+        + states_weight · mean over layers and units of (s − scale · t[units])²
 
-p = softmax(logits / τ) of teacher t and student s (Hinton et al. 2015): over the tokens of a window for spans, the mean
-of start and end; over the classes for classes (one logit: the squared error); over the words for each masked token, as
-`quoth.tasks.pretrain` counts it, and over "B follows A". The teacher is the unpruned model, or another that a recipe
-names (`quoth.prune.teacher`).
+p = softmax(logits / τ) of teacher t and student s (Hinton et al. 2015); `Task.distillation_loss` says over what: the
+tokens of a window for spans, the classes, the words of each masked token. The teacher of a pruned model is the unpruned
+one, or another that a recipe names (`quoth.prune.teacher`).
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,29 +17,38 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from quoth.config import check_value
 from quoth.encoder.axes import Alpha, Keep
+from quoth.encoder.device import Device
 from quoth.encoder.shape import Shape
 from quoth.model.model import Model
-from quoth.train.loop import task_loss
-from quoth.windows.masked import NOTHING, Masked
+from quoth.tasks.task import Task
 from quoth.windows.packed import Packed
 
 
 @dataclass(frozen=True)
-class Blend:
+class DistillationLoss:
     """How much each part of the loss counts, and the temperature τ of the logits."""
 
-    task: float = 0.0
-    logits: float = 1.0
-    states: float = 0.0
+    task_weight: float = 0.0
+    logits_weight: float = 1.0
+    states_weight: float = 0.0
     temperature: float = 1.0
+
+    def check(self, where: str) -> None:
+        """Refuse weights of which no loss can be made."""
+        for name in ("task_weight", "logits_weight", "states_weight"):
+            check_value(getattr(self, name) >= 0, f"{where}.{name}", getattr(self, name), "not negative")
+        total = self.task_weight + self.logits_weight + self.states_weight
+        check_value(total > 0, f"{where}.logits_weight", self.logits_weight, "above 0, or task_weight")
+        check_value(self.temperature > 0, f"{where}.temperature", self.temperature, "above 0")
 
 
 @dataclass(frozen=True)
 class View:
-    """Where a cut model stands in the unpruned one.
+    """Which hidden units of its teacher a cut model has kept.
 
-    units: (h,) int64, the hidden units that it kept; scale: (h,), what folded gates have multiplied their states by
+    units: (h,) int64, their numbers; scale: (h,), what folded gates have multiplied their states by
     """
 
     units: Tensor
@@ -64,7 +72,7 @@ class View:
         return View(self.units.to(device), self.scale.to(device))
 
     def of(self, state: Tensor, gate: Tensor | None = None) -> Tensor:
-        """What the model should have in place of a state of the unpruned one: (T, h of the teacher) → (T, h).
+        """What the student should have in place of a state of the teacher: (T, h of the teacher) → (T, h).
 
         gate: (h,), α_h, where it is gated: states are multiplied by it
         """
@@ -72,89 +80,52 @@ class View:
         return state.index_select(1, self.units).float() * scale
 
 
-class Lesson:
-    """The loss of a model on a batch, summed over its windows, as `task_loss` has it."""
+class Distillation:
+    """The loss of a student on a batch, summed over its windows, as `Task.loss` has it."""
 
-    def __init__(self, blend: Blend, teacher: Model | None = None, view: View | None = None) -> None:
-        """teacher: a model of its own, in evaluation mode; for logits and states alone.
-
-        view: where the student stands in it; the same hidden units by default
-        """
-        self.blend = blend
-        self.teacher = teacher if blend.logits or blend.states else None
-        if self.teacher is not None:
-            device = next(self.teacher.parameters()).device
-            self._view = (view or View.whole(self.teacher.encoder.shape)).to(device)
-
-    def __call__(
+    def __init__(
         self,
-        model: Model,
-        packed: Packed[Tensor],
-        answers: Tensor,
-        cast: AbstractContextManager[Any],
-        gate: Tensor | None = None,
-    ) -> Tensor:
-        """cast: the autocast context that model and teacher run in; the loss itself is in fp32.
+        task: Task,
+        weights: DistillationLoss,
+        device: Device,
+        teacher: Model | None = None,
+        view: View | None = None,
+    ) -> None:
+        """teacher: a model of its own, in evaluation mode; view: of the student, by default whole."""
+        self.task, self.weights, self.device = task, weights, device
+        self.teacher = teacher if weights.logits_weight or weights.states_weight else None
+        if self.teacher is not None:
+            self._view = (view or View.whole(self.teacher.encoder.shape)).to(next(self.teacher.parameters()).device)
 
-        gate: (h,), α_h of a gated model
-        """
-        blend = self.blend
-        with cast:
-            found, states = _run(model, packed, bool(blend.states))
+    def __call__(self, model: Model, packed: Packed[Any], labels: Tensor, gate: Tensor | None = None) -> Tensor:
+        """model: the student; gate: (h,), α_h of a gated student. The loss itself is in fp32."""
+        w = self.weights
+        with self.device.autocast():
+            output, states = _run(model, packed, bool(w.states_weight))
         loss = torch.zeros((), device=packed.ids.device)
-        if blend.task:
-            loss = loss + blend.task * task_loss(found, packed, answers)
+        if w.task_weight:
+            loss = loss + w.task_weight * self.task.loss(output, packed, labels)
         if self.teacher is None:
             return loss
-        with torch.no_grad(), cast:
-            wanted, theirs = _run(self.teacher, packed, bool(blend.states))
-        if blend.logits:
-            loss = loss + blend.logits * soft_loss(found, wanted, packed, blend.temperature)
-        if blend.states:
-            loss = loss + blend.states * len(packed.lengths) * self._apart(states, theirs, gate)
+        with torch.no_grad(), self.device.autocast():
+            wanted, theirs = _run(self.teacher, packed, bool(w.states_weight))
+        if w.logits_weight:
+            loss = loss + w.logits_weight * self.task.distillation_loss(output, wanted, packed, w.temperature)
+        if w.states_weight:
+            loss = loss + w.states_weight * len(packed.lengths) * self._states_loss(states, theirs, gate)
         return loss
 
-    def _apart(self, states: tuple[Tensor, ...], theirs: tuple[Tensor, ...], gate: Tensor | None) -> Tensor:
+    def _states_loss(self, states: tuple[Tensor, ...], theirs: tuple[Tensor, ...], gate: Tensor | None) -> Tensor:
         """The mean squared difference of states; of l layers, state i goes with the teacher's round(i·L/l)."""
         places = [round(i * (len(theirs) - 1) / (len(states) - 1)) for i in range(len(states))]
         parts = [F.mse_loss(state.float(), self._view.of(theirs[p], gate)) for state, p in zip(states, places)]
         return torch.stack(parts).mean()
 
 
-def _run(model: Model, packed: Packed[Tensor], with_states: bool) -> tuple[Any, tuple[Tensor, ...]]:
-    """The logits of a batch and, if wanted, all states, embeddings first."""
+def _run(model: Model, packed: Packed[Any], with_states: bool) -> tuple[Any, tuple[Tensor, ...]]:
+    """The output of a batch and, if wanted, all states, embeddings first."""
     if not with_states:
         return model(packed), ()
     count = len(model.encoder.shape.layers) + 1
     states = model.encoder(packed, range(count))
     return model.read(model.head, [states[layer % count] for layer in model.head.reads], packed), states
-
-
-def soft_loss(found: Any, wanted: Any, packed: Packed[Tensor], temperature: float = 1.0) -> Tensor:
-    """τ² · KL(teacher ‖ student), summed over windows. found, wanted: logits as a head gives them."""
-    if isinstance(packed, Masked):
-        real = packed.targets != NOTHING
-        loss = packed.weight * _kl(found[0], wanted[0], temperature)[real].sum()
-        return loss if found[1] is None else loss + _kl(found[1], wanted[1], temperature).sum()
-    if isinstance(found, tuple):  # a span: the mean of start and end
-        ours, theirs = (_over_windows(logits, packed, temperature) for logits in (found, wanted))
-        return temperature**2 * (theirs.exp() * (theirs - ours)).sum() / 2
-    if found.shape[1] == 1:
-        return F.mse_loss(found.float(), wanted.float(), reduction="sum")
-    return _kl(found, wanted, temperature).sum()
-
-
-def _kl(found: Tensor, wanted: Tensor, temperature: float) -> Tensor:
-    """τ² · KL of each row: (n, classes) twice → (n,)."""
-    ours, theirs = (F.log_softmax(logits.float() / temperature, 1) for logits in (found, wanted))
-    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(1)
-
-
-def _over_windows(logits: tuple[Tensor, Tensor], packed: Packed[Tensor], temperature: float) -> Tensor:
-    """Start and end as log-probabilities over the tokens of each window. (T,) twice → (2, T)."""
-    both = torch.stack(logits).float() / temperature
-    window = torch.repeat_interleave(packed.starts.diff(), output_size=packed.tokens)
-    place = packed.positions.long()
-    table = both.new_full((2, len(packed.lengths), packed.longest), float("-inf"))
-    table[:, window, place] = both
-    return table.log_softmax(-1)[:, window, place]

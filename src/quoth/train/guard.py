@@ -1,4 +1,4 @@
-"""What keeps a run safe: signals become a flag, one process a folder, and results that repeat to the bit."""
+"""Signals as a flag, and results that repeat to the bit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-
-from quoth.errors import QuothError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -30,8 +27,8 @@ class Stop:
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():  # Python lets no other thread set handlers
-            heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._note) for number in heeded}
+            watched = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in watched}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,27 +38,6 @@ class Stop:
     def _note(self, number: int, _: FrameType | None) -> None:
         self.signal = number
         signal.signal(number, self._before[number])
-
-
-@contextmanager
-def only_one(run: Path) -> Iterator[None]:
-    """Hold the lock of a run folder; the system lets go of it when the process ends, however it ends."""
-    if run.exists() and not run.is_dir():
-        raise QuothError(f"{run}: is a file; choose another --out")
-    run.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with (run / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise QuothError(
-                f"{run}: another process is training there; wait for it, or choose another --out"
-            ) from None
-        yield
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a run tells while it works: `log.jsonl`, TensorBoard events if wanted, and a `Status` for whoever watches."""
+"""The log of a run: `log.jsonl`, TensorBoard events if wanted, and a `Status` for the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Status:
     steps: int
     epoch: float
     loss: float
-    rate: float
+    learning_rate: float
     windows_per_second: float
     seconds: float
 
@@ -35,7 +35,7 @@ Tell = Callable[[Status | str], None]
 
 
 class Log:
-    """The record of a run. A run that goes on from step s forgets what was logged after s."""
+    """The record of a run. A run that resumes at step s drops what was logged after s."""
 
     def __init__(self, run: Path, step: int, *, tensorboard: bool = False, tell: Tell | None = None) -> None:
         self.path = run / "log.jsonl"
@@ -48,7 +48,7 @@ class Log:
         facts = asdict(status)
         facts.pop("steps")
         self._append(facts if losses is None else {**facts, "losses": losses})
-        self._show({key: facts[key] for key in ("loss", "rate", "windows_per_second")}, status.step)
+        self._show({key: facts[key] for key in ("loss", "learning_rate", "windows_per_second")}, status.step)
         self._show({f"loss/{name}": loss for name, loss in (losses or {}).items()}, status.step)
         self._tell(status)
 

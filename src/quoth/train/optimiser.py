@@ -9,39 +9,38 @@ from typing import Any
 import torch
 from torch import nn
 
-from quoth.train.settings import Frozen, Optimisation
+from quoth.train.settings import OptimiserSettings
 
 
-def make_optimiser(
-    parameters: Iterable[tuple[str, nn.Parameter]], settings: Optimisation | Frozen
-) -> torch.optim.AdamW:
-    """Fused AdamW over the named parameters that learn; norms and biases, all the vectors, do not decay."""
-    learning = [value for _, value in parameters if value.requires_grad]
+def make_optimiser(parameters: Iterable[nn.Parameter], settings: OptimiserSettings) -> torch.optim.AdamW:
+    """Fused AdamW; norms and biases, all the vectors, do not decay."""
+    trained = [value for value in parameters if value.requires_grad]
     groups: list[dict[str, Any]] = [
-        {"params": [value for value in learning if value.ndim > 1], "weight_decay": settings.decay},
-        {"params": [value for value in learning if value.ndim <= 1], "weight_decay": 0.0},
+        {"params": [value for value in trained if value.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [value for value in trained if value.ndim <= 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
-        lr=settings.rate,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.epsilon,
+        lr=settings.learning_rate,
+        betas=(settings.adam_beta1, settings.adam_beta2),
+        eps=settings.adam_epsilon,
         fused=True,
     )
 
 
-def rate_at(step: int, steps: int, settings: Optimisation | Frozen) -> float:
-    """The learning rate of step 0 … steps − 1.
+def learning_rate_at(step: int, steps: int, settings: OptimiserSettings) -> float:
+    """The learning rate of step 0 … steps − 1, with r = learning_rate.
 
-    It rises in a line over the first w = ⌈warmup·steps⌉ steps, rate·(step + 1)/w, then with x = (step − w)/(steps − w)
-    linear: rate·(1 − x); constant: rate; cosine: rate·(1 + cos(π·(x·(restarts + 1) mod 1)))/2
+    It rises linearly over the first w = ⌈warmup_ratio·steps⌉ steps, r·(step + 1)/w, then, with
+    x = (step − w)/(steps − w), linear: r·(1 − x); constant: r; cosine: r·(1 + cos(π·(x·(restarts + 1) mod 1)))/2
     """
-    warm = math.ceil(settings.warmup * steps)
+    highest = settings.learning_rate
+    warm = math.ceil(settings.warmup_ratio * steps)
     if step < warm:
-        return settings.rate * (step + 1) / warm
+        return highest * (step + 1) / warm
     x = (step - warm) / max(1, steps - warm)
     if settings.schedule == "linear":
-        return settings.rate * (1 - x)
+        return highest * (1 - x)
     if settings.schedule == "cosine":
-        return settings.rate * (1 + math.cos(math.pi * (x * (settings.restarts + 1) % 1))) / 2
-    return settings.rate
+        return highest * (1 + math.cos(math.pi * (x * (settings.restarts + 1) % 1))) / 2
+    return highest

@@ -1,6 +1,6 @@
-"""Checkpoints: what a run needs to go on exactly where it stopped, written whole or not at all, without pickle.
+"""Checkpoints: what a run needs to resume exactly where it stopped, written whole or not at all, without pickle.
 
-RUN/checkpoints/step-00000120/state.safetensors   what learns, and AdamW's two moments of it
+RUN/checkpoints/step-00000120/state.safetensors   what is trained, and AdamW's two moments of it
 RUN/checkpoints/step-00000120/state.json          the number of the step, seconds so far, threads, processes
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,27 +18,15 @@ from torch import Tensor
 
 from quoth.errors import QuothError
 from quoth.files import atomic_folder, read_json, write_json
+from quoth.train.loop import Loop
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-class Steps(Protocol):
-    """What can be kept and brought back: `Loop` and `FrozenLoop`."""
-
-    accelerator: Any
-    step: int
-    windows: int
-    loss_sum: Tensor
-    loss_steps: int
-
-    def learning(self) -> list[tuple[str, torch.nn.Parameter, torch.optim.Optimizer]]:
-        """What learns: name, parameter, and the optimiser that holds its moments."""
-
-
-def write_checkpoint(run: Path, loop: Steps, facts: dict[str, Any]) -> None:
+def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
     """Write the state of a loop and remove older checkpoints. A full disk leaves the last good one."""
-    tensors = {f"model.{name}": value.detach() for name, value, _ in loop.learning()}
-    for name, value, optimiser in loop.learning():
+    tensors = {f"model.{name}": value.detach() for name, value, _ in loop.trained()}
+    for name, value, optimiser in loop.trained():
         for moment in MOMENTS if value in optimiser.state else ():
             tensors[f"{moment}.{name}"] = optimiser.state[value][moment]
     folder = run / "checkpoints" / f"step-{loop.step:08d}"
@@ -51,15 +39,15 @@ def write_checkpoint(run: Path, loop: Steps, facts: dict[str, Any]) -> None:
                 _to_disk(path)
     except OSError as error:
         raise QuothError(
-            f"{folder}: could not be written ({error.strerror}); make room, and the same command goes on from the "
-            "checkpoint before"
+            f"{folder}: could not be written ({error.strerror}); make room, and the same command goes on from "
+            "the checkpoint before"
         ) from None
     for old in _complete(run):
         if old != folder:
             shutil.rmtree(old)
 
 
-def read_checkpoint(run: Path, loop: Steps, identity: dict[str, str]) -> dict[str, Any]:
+def read_checkpoint(run: Path, loop: Loop, identity: dict[str, str]) -> dict[str, Any]:
     """Bring a loop to the latest checkpoint of a run, if there is one. Returns the facts kept with it, else {}.
 
     identity: what must be the same as when the checkpoint was written, such as the hash of the data
@@ -73,7 +61,7 @@ def read_checkpoint(run: Path, loop: Steps, identity: dict[str, str]) -> dict[st
     if changed:
         raise QuothError(f"{found[-1]}: the {changed[0]} has changed since it was written; use another --out")
     tensors = _load(found[-1] / "state.safetensors", loop)
-    for name, value, optimiser in loop.learning():
+    for name, value, optimiser in loop.trained():
         with torch.no_grad():
             value.copy_(tensors[f"model.{name}"])
         if f"{MOMENTS[0]}.{name}" in tensors:  # none for a weight that no gradient has reached yet
@@ -86,7 +74,7 @@ def read_checkpoint(run: Path, loop: Steps, identity: dict[str, str]) -> dict[st
     return state
 
 
-def environment(loop: Steps) -> dict[str, Any]:
+def environment(loop: Loop) -> dict[str, Any]:
     """What the last bit of a result depends on, beside recipe and data."""
     device = loop.accelerator.device.type
     return {
@@ -99,13 +87,6 @@ def environment(loop: Steps) -> dict[str, Any]:
 def remove_checkpoints(run: Path) -> None:
     """Remove all checkpoints: the run has ended."""
     shutil.rmtree(run / "checkpoints", ignore_errors=True)
-
-
-def sweep(run: Path) -> None:
-    """Remove what a killed process left half-written."""
-    for folder in (run, *(path for path in run.rglob("*") if path.is_dir() and ".part" not in path.name)):
-        for path in [*folder.glob(".*.part"), *folder.glob(".*.old")]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
@@ -121,13 +102,13 @@ def _complete(run: Path) -> list[Path]:
     return sorted((run / "checkpoints").glob("step-*"))
 
 
-def _load(path: Path, loop: Steps) -> dict[str, Tensor]:
+def _load(path: Path, loop: Loop) -> dict[str, Tensor]:
     device = loop.accelerator.device
     try:  # of several processes on the CPU the device is called cpu:0, which safetensors does not know
         tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
     except (SafetensorError, FileNotFoundError) as error:
         raise QuothError(f"{path}: damaged ({error}); remove {path.parent} to go on without it") from None
-    wanted = {f"model.{name}": value.shape for name, value, _ in loop.learning()}
+    wanted = {f"model.{name}": value.shape for name, value, _ in loop.trained()}
     for name, shape in wanted.items():
         if name not in tensors or tensors[name].shape != shape:
             raise QuothError(f"{path}: has no {name} of shape {tuple(shape)}: it belongs to another model")

@@ -1,8 +1,8 @@
-"""A training run from recipe to model folder, which a kill at any moment only delays.
+"""A training run from recipe to model folder. It may be killed at any moment: the same command resumes it.
 
 RUN/recipe.toml      the recipe as run, all defaults written out
-RUN/log.jsonl        loss, rate and pace every ten steps, and every evaluation
-RUN/checkpoints/     what the same command goes on from, while the run has not ended
+RUN/log.jsonl        loss, learning rate and windows per second every ten steps, and every evaluation
+RUN/checkpoints/     what the same command resumes from, while the run has not ended
 RUN/snapshots/       models at the epochs that the recipe asks for
 RUN/model/           the result
 RUN/answers.jsonl.gz the best answers to each question of the last evaluation, for `quoth analyse`
@@ -13,31 +13,30 @@ RUN/metrics.json     quality and cost; written last
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
 
-from quoth.answer.record import write_answers
+from quoth.config import fill
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json, write_text
+from quoth.heads.layer_weights import LayerWeights
 from quoth.model.saving import save
-from quoth.tasks.span_data import Feed
-from quoth.tasks.span_evaluation import SpanEvaluation
-from quoth.train.build import Prepared, build_model, check_task, prepare
-from quoth.train.guard import Stop, exact, only_one
-from quoth.train.harness import EVERY, Harness, Interrupted
+from quoth.tasks.examples import Batches
+from quoth.tasks.task import Evaluated, Task, check_head, prepare
+from quoth.train.build import build_model
+from quoth.train.fine_tuning import FineTuning
+from quoth.train.frozen_stage import check_stages, run_stages, snapshots_for
+from quoth.train.guard import Stop, exact
 from quoth.train.log import Tell
-from quoth.train.loop import Loop, precision_of
-from quoth.train.metrics import metrics
+from quoth.train.loop import Loop
+from quoth.train.metrics import FILE, TrainMetrics, read_metrics, to_json, train_metrics, write_metrics
 from quoth.train.recipe import Recipe, read_recipe
-from quoth.train.resume import remove_checkpoints, sweep
-from quoth.train.stage import check_stages, run_stages, snapshots_for
-from quoth.train.weights import LayerWeights
-
-__all__ = ["EVERY", "Interrupted", "train"]
+from quoth.train.resume import remove_checkpoints
+from quoth.train.run_folder import RunFolder
+from quoth.train.training import Training
 
 TUNED = "tuned.json"  # the metrics of the encoder, until those of the heads on its frozen states are there too
 
@@ -49,28 +48,30 @@ def train(
     device: str | None = None,
     tensorboard: bool = False,
     tell: Tell | None = None,
-    prepared: Prepared | None = None,
-) -> dict[str, Any]:
-    """Run a recipe in the folder `out`, or go on with the run that is there. Returns what metrics.json holds.
+    task: Task | None = None,
+) -> TrainMetrics | None:
+    """Run a recipe in the folder `out`, or resume the run that is there. Returns what metrics.json holds.
 
-    prepared: what `prepare(recipe)` gave, for many runs over the same data in one process
+    task: what `quoth.tasks.prepare` gave, for many runs over the same data in one process
+    Of several processes only the main one returns metrics.
     """
-    run = Path(out)
     accelerator = make_accelerator(device)
-    with Stop() as stop, only_one(run) if accelerator.is_main_process else nullcontext():
-        if accelerator.is_main_process:
-            _check(run, recipe)
+    folder, main = RunFolder(out), accelerator.is_main_process
+    run = folder.path
+    with Stop() as stop, folder.held() if main else nullcontext():
+        if main:
+            kept = asdict(read_recipe(folder.recipe)) if folder.recipe.exists() else None
+            folder.claim(asdict(recipe), kept)
         accelerator.wait_for_everyone()
-        if (run / "metrics.json").exists():
+        if (run / FILE).exists():
             remove_checkpoints(run)  # in case of a kill between the two
             (run / TUNED).unlink(missing_ok=True)
-            return dict(read_json(run / "metrics.json")) if accelerator.is_main_process else {}
-        work = _Work(run, recipe, accelerator, stop, tensorboard, tell)
-        return work.go(prepared)
+            return read_metrics(run, TrainMetrics) if main else None
+        return _Run(run, recipe, accelerator, stop, tensorboard, tell).go(task)
 
 
 @dataclass
-class _Work:
+class _Run:
     run: Path
     recipe: Recipe
     accelerator: Accelerator
@@ -78,89 +79,84 @@ class _Work:
     tensorboard: bool
     tell: Tell | None
 
-    def go(self, prepared: Prepared | None) -> dict[str, Any]:
+    def go(self, task: Task | None) -> TrainMetrics | None:
         recipe, main = self.recipe, self.accelerator.is_main_process
         model = build_model(recipe)
-        prepared = prepared or prepare(recipe, model)
-        check_task("head", model.head, recipe, prepared.labels)
-        check_stages(recipe, model, prepared, self.accelerator)
-        feed = prepared.feed(self.accelerator.device, recipe.seed)
-        loop = Loop(model, feed, recipe.optimisation, recipe.seed, self.accelerator)
+        task = task or prepare(recipe.data, model, recipe.seed, recipe.evaluation.max_answer_tokens)
+        check_head("head", model.head, task)
+        check_stages(recipe, model, task, self.accelerator)
+        feed = task.feed(task.examples, self.accelerator.device, recipe.seed)
+        objective = FineTuning(model, task, feed, recipe.optimisation, recipe.seed, self.accelerator)
+        loop = Loop(objective, feed.lengths, recipe.optimisation, recipe.seed, self.accelerator)
         if main:
             write_text(self.run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
         tuned = (self.run / TUNED).exists()
         self.accelerator.wait_for_everyone()  # so that none finds what another has just written
         with exact(self.accelerator.device):
-            facts: dict[str, Any] = read_json(self.run / TUNED) if tuned else self._tune(loop, prepared)
+            metrics = self._read_tuned() if tuned else self._tune(objective, loop, task)
         remove_checkpoints(self.run)
-        del loop, model  # the stages load the encoder anew
+        del loop, objective, model  # the stages load the encoder anew
         self.accelerator.free_memory()
-        if recipe.frozen.heads and isinstance(feed, Feed):
-            options = (self.stop, self.tensorboard, self.tell)
-            device = self.accelerator.device  # on CUDA nobody has timed heads of convolutions with it
-            with exact(device) if device.type == "cpu" else nullcontext():
-                stages = run_stages(self.run, recipe, prepared, feed, self.accelerator, *options)
-            facts = {**facts, "frozen": stages}
-        if main:
-            write_json(self.run / "metrics.json", facts)
+        metrics = self._stages(metrics, task, feed) if recipe.frozen.heads else metrics
+        if metrics is not None:
+            write_metrics(self.run, metrics)
             (self.run / TUNED).unlink(missing_ok=True)
         self.accelerator.wait_for_everyone()
-        return facts if main else {}
+        return metrics
 
-    def _tune(self, loop: Loop, prepared: Prepared) -> dict[str, Any]:
+    def _tune(self, objective: FineTuning, loop: Loop, task: Task) -> TrainMetrics | None:
         """The encoder's own training: its metrics."""
-        recipe = self.recipe
-        identity = prepared.identity
-        if loop.model.base:  # what does not learn is in no checkpoint
-            identity["model"] = loop.model.base.sha256
-        model = loop.model
-        last: dict[str, Any] = {}
+        recipe, model = self.recipe, objective.model
+        identity = {"data": task.examples.identity}
+        if model.base:  # what is not trained is in no checkpoint
+            identity["model"] = model.base.sha256
+        weights = LayerWeights({"model": model.head}, len(model.encoder.shape.layers))
+        last = Evaluated({})
 
-        def evaluate() -> dict[str, Any]:
+        def evaluate() -> dict[str, object]:
+            nonlocal last, weights
             with LayerWeights({"model": model.head}, len(model.encoder.shape.layers)) as weights:
-                device = str(loop.accelerator.device)
-                last["answers"], quality = prepared.evaluate(model, device, precision_of(loop.settings))
-            last["weights"] = weights.of("model")
-            return quality
+                last = task.evaluate(model, objective.device)
+            return last.quality
 
-        harness = Harness(
+        training = Training(
             self.run,
             loop,
             self.stop,
             identity,
-            evaluate if prepared.evaluation else None,
-            lambda folder: save(loop.model, folder),
             recipe.checkpoints.seconds,
+            evaluate if task.evaluation else None,
+            lambda folder: save(model, folder),
             recipe.evaluation.at,
             tuple(dict.fromkeys((*recipe.evaluation.snapshots, *snapshots_for(recipe)))),
         )
         if loop.steps:
-            harness.go(tensorboard=self.tensorboard, tell=self.tell)
-        facts: dict[str, Any] = {}
+            training.go(tensorboard=self.tensorboard, tell=self.tell)
+        metrics = None
         if self.accelerator.is_main_process:
-            save(loop.model, self.run / "model")
-            if isinstance(prepared.evaluation, SpanEvaluation) and "answers" in last:
-                questions = prepared.evaluation.dataset.questions
-                write_answers(self.run / "answers.jsonl.gz", questions, last["answers"])
-            facts = metrics(recipe, loop, harness.seconds, harness.evaluations, self.run / "model")
-            facts |= {"negatives": prepared.examples.negatives} if prepared.examples.negatives else {}
-            facts |= {"layer_weights": last["weights"]} if last.get("weights") else {}
-            write_json(self.run / TUNED, facts)
+            save(model, self.run / "model")
+            task.write_answers(self.run / "answers.jsonl.gz", last.answers)
+            metrics = train_metrics(
+                recipe, model, loop, objective.device.precision, training.seconds, training.evaluations,
+                self.run / "model", negatives=task.negatives, layer_weights=weights.of("model") if last.quality else {},
+            )  # fmt: skip
+            write_json(self.run / TUNED, to_json(metrics))
         self.accelerator.wait_for_everyone()
-        return facts
+        return metrics
 
+    def _read_tuned(self) -> TrainMetrics | None:
+        if not self.accelerator.is_main_process:
+            return None
+        return fill(TrainMetrics, read_json(self.run / TUNED), str(self.run / TUNED))
 
-def _check(run: Path, recipe: Recipe) -> None:
-    """Refuse a folder that is not this run's; remove what a killed process left half-written there."""
-    kept = run / "recipe.toml"
-    if not kept.exists() and any(not path.name.startswith((".lock", ".recipe.toml.")) for path in run.iterdir()):
-        raise QuothError(f"{run}: exists and is not a run folder; choose another --out")
-    sweep(run)
-    differences = read_recipe(kept).differences(recipe) if kept.exists() else ()
-    if differences:
-        raise QuothError(
-            f"{run}: holds a run of another recipe (there, here: {differences[0]}); choose another --out, or remove it"
-        )
+    def _stages(self, metrics: TrainMetrics | None, task: Task, feed: Batches) -> TrainMetrics | None:
+        """The metrics with those of the heads on frozen states."""
+        place = self.accelerator.device  # on CUDA, heads of convolutions were not timed with exact sums
+        with exact(place) if place.type == "cpu" else nullcontext():
+            stages = run_stages(
+                self.run, self.recipe, task, feed, self.accelerator, self.stop, self.tensorboard, self.tell
+            )
+        return replace(metrics, frozen=stages) if metrics is not None else None
 
 
 def make_accelerator(device: str | None) -> Accelerator:

@@ -14,17 +14,18 @@ Adapters(64, layers="full").
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.encoder.encoder import Encoder
+from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
 from quoth.tune.freeze import Freeze
 from quoth.tune.full import Full
-from quoth.tune.tuning import Norms, check_one_of, check_whole
+from quoth.tune.tuning import Norms, check_one_of, check_whole, register_tuning
 
 SIGMA = 1e-3
 PLACES = ("attention_adapter", "ffn_adapter")
@@ -66,13 +67,18 @@ class Adapter(nn.Module):
         y, offset = self.apart(x.reshape(-1, x.shape[-1]))
         return (y + offset).view(x.shape)
 
+    def to_onnx(self, g: Graph, x: str) -> str:
+        """x: (B, L, h) → (B, L, h)."""
+        return g("Add", x, g.dense(g.activate(g.dense(x, self.down), "gelu"), self.up))
+
     def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x: (T, h) → all but b₂, (T, h), and b₂, which the sum that follows in a layer adds for nothing."""
+        """x: (T, h) → all but b₂, (T, h), and b₂, which the sum that follows in a layer adds at no cost."""
         weights = (self.down.weight, self.down.bias, self.up.weight)
         y: Tensor = _Bottleneck.apply(x, *(weight.to(x.dtype) for weight in weights))
         return y, self.up.bias
 
 
+@register_tuning
 @dataclass(frozen=True)
 class Adapters:
     """Adapters of `size` units, and beside them what `Freeze(layers, norms)` or, with "full", `Full` trains.
@@ -81,7 +87,7 @@ class Adapters:
     """
 
     size: int
-    layers: int | Literal["full"] = 0
+    layers: Any = 0  # a whole number, or "full"
     norms: Norms = "all"
     kind: ClassVar[str] = "adapters"
 
@@ -108,12 +114,6 @@ class Adapters:
             for place in PLACES:
                 adapter = Adapter(hidden, self.size, device=weight.device, dtype=weight.dtype)
                 setattr(layer, place, adapter.train(layer.training))
-
-    def remove(self, encoder: Encoder) -> None:
-        """The layers without their adapters."""
-        for layer in encoder.layers:
-            for place in PLACES:
-                setattr(layer, place, None)
 
     def trainable(self, encoder: Encoder) -> set[str]:
         """The adapters, and what is trained beside them."""

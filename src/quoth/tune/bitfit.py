@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quoth.encoder.encoder import Encoder
+from quoth.tune.tuning import register_tuning
 
 
+@register_tuning
 @dataclass(frozen=True)
 class BitFit:
     """All biases of the encoder are trained, those of LayerNorm too."""
@@ -22,9 +24,6 @@ class BitFit:
 
     def install(self, encoder: Encoder) -> None:
         """Nothing to install."""
-
-    def remove(self, encoder: Encoder) -> None:
-        """Nothing to remove."""
 
     def trainable(self, encoder: Encoder) -> set[str]:
         """All biases of the encoder."""

@@ -17,9 +17,10 @@ from torch import nn
 
 from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
-from quoth.tune.tuning import Norms, check_one_of, check_whole
+from quoth.tune.tuning import Norms, check_one_of, check_whole, register_tuning
 
 
+@register_tuning
 @dataclass(frozen=True)
 class Freeze:
     """The last `layers` layers are trained, and LayerNorms: all, or only those of these layers ("above")."""
@@ -36,9 +37,6 @@ class Freeze:
     def install(self, encoder: Encoder) -> None:
         """Nothing to install; refuse a number of layers that the encoder does not have."""
         check_layers(self.layers, encoder)
-
-    def remove(self, encoder: Encoder) -> None:
-        """Nothing to remove."""
 
     def trainable(self, encoder: Encoder) -> set[str]:
         """The last layers, LayerNorms and all, and with norms = "all" the other LayerNorms."""

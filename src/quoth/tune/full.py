@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quoth.encoder.encoder import Encoder
+from quoth.tune.tuning import register_tuning
 
 
+@register_tuning
 @dataclass(frozen=True)
 class Full:
     """Everything is trained. The pooler counts, though no gradient reaches it from a head that does not read it."""
@@ -17,9 +19,6 @@ class Full:
 
     def install(self, encoder: Encoder) -> None:
         """Nothing to install."""
-
-    def remove(self, encoder: Encoder) -> None:
-        """Nothing to remove."""
 
     def trainable(self, encoder: Encoder) -> set[str]:
         """All of the encoder."""

@@ -3,7 +3,7 @@
     W·x + b + (α/r)·B·A·dropout(x)        A: (r, in), B: (out, r)
 
 A is drawn as peft and the authors' code draw it (uniform within ±1/√in), B is 0, so nothing changes at first. `merge`
-folds B·A into W: then the model is a plain one again and costs nothing more than its base.
+folds B·A into W: then the model is a plain one again and costs no more than its base.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.encoder.encoder import Encoder
 from quoth.errors import QuothError
-from quoth.tune.tuning import check_one_of, check_whole
+from quoth.tune.tuning import check_one_of, check_whole, register_tuning
 
 TARGETS = ("query", "key", "value", "output", "up", "down")
 
@@ -45,17 +44,16 @@ class LoRALinear(nn.Linear):
         low = F.linear(F.dropout(x, self.dropout, self.training), self.lora_a)
         return F.linear(x, self.weight, self.bias) + self.scale * F.linear(low, self.lora_b)
 
-    def plain(self, *, merged: bool) -> nn.Linear:
-        """The linear layer below, as it was or with the update folded into a new weight."""
+    def plain(self) -> nn.Linear:
+        """A plain layer with the update folded into a new weight."""
         linear = nn.Linear(self.in_features, self.out_features, device="meta")
-        linear.weight, linear.bias = self.weight, self.bias
-        if merged:
-            update = self.scale * (self.lora_b.detach().double() @ self.lora_a.detach().double())
-            weight = (self.weight.detach().double() + update).to(self.weight.dtype)
-            linear.weight = nn.Parameter(weight, requires_grad=self.weight.requires_grad)
+        update = self.scale * (self.lora_b.detach().double() @ self.lora_a.detach().double())
+        weight = (self.weight.detach().double() + update).to(self.weight.dtype)
+        linear.weight, linear.bias = nn.Parameter(weight, requires_grad=self.weight.requires_grad), self.bias
         return linear.train(self.training)
 
 
+@register_tuning
 @dataclass(frozen=True)
 class LoRA:
     """Rank-`rank` updates of the `targets` in every layer; A, B and the head are trained, nothing else."""
@@ -63,7 +61,7 @@ class LoRA:
     rank: int = 8
     alpha: float = 16.0
     dropout: float = 0.0
-    targets: Sequence[str] = ("query", "value")
+    targets: tuple[str, ...] = ("query", "value")
     kind: ClassVar[str] = "lora"
     trains_pooler: ClassVar[bool] = False
 
@@ -73,8 +71,8 @@ class LoRA:
             raise QuothError(f"tuning: alpha is {self.alpha!r}; it must be a positive number")
         if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
             raise QuothError(f"tuning: dropout is {self.dropout!r}; it must be a number from 0 to below 1")
-        if not isinstance(self.targets, Sequence) or isinstance(self.targets, str) or not self.targets:
-            raise QuothError(f"tuning: targets is {self.targets!r}; a list of {', '.join(TARGETS)} is wanted")
+        if not self.targets:
+            raise QuothError(f"tuning: targets is empty; a list of {', '.join(TARGETS)} is wanted")
         for target in self.targets:
             check_one_of("a target", target, TARGETS)
         # in one order and once each, so that equal tunings compare as equal
@@ -85,10 +83,6 @@ class LoRA:
         for owner, name, linear in _linears(encoder, self.targets):
             setattr(owner, name, LoRALinear(linear, self.rank, self.alpha, self.dropout))
 
-    def remove(self, encoder: Encoder) -> None:
-        """Put the plain layers back."""
-        _unwrap(encoder, merged=False)
-
     def trainable(self, encoder: Encoder) -> set[str]:
         """All A and B."""
         return {name for name, _ in encoder.named_parameters() if name.endswith((".lora_a", ".lora_b"))}
@@ -96,20 +90,6 @@ class LoRA:
     def to_json(self) -> dict[str, Any]:
         """For `build_tuning`."""
         return {"kind": self.kind, **asdict(self), "targets": list(self.targets)}
-
-
-def merge(encoder: Encoder) -> None:
-    """Fold LoRA into the weights: W + (α/r)·B·A. The encoder is changed in place and is a plain one afterwards."""
-    if not any(isinstance(module, LoRALinear) for module in encoder.modules()):
-        raise QuothError("this model has no LoRA to merge")
-    _unwrap(encoder, merged=True)
-
-
-@torch.no_grad()
-def _unwrap(encoder: Encoder, *, merged: bool) -> None:
-    for owner, name, linear in _linears(encoder, TARGETS):
-        if isinstance(linear, LoRALinear):
-            setattr(owner, name, linear.plain(merged=merged))
 
 
 def _linears(encoder: Encoder, targets: Sequence[str]) -> Iterator[tuple[nn.Module, str, nn.Linear]]:

@@ -2,17 +2,17 @@
 
 from quoth.windows.batches import Batches, by_length
 from quoth.windows.columns import Window, Windows, concatenate
-from quoth.windows.labels import targets
+from quoth.windows.labels import span_labels
 from quoth.windows.packed import Packed, pack
 from quoth.windows.questions import iter_windows, make_windows
-from quoth.windows.tokenizer import Encoded, Template, Tokens
+from quoth.windows.tokenizer import Encoded, Template, Tokenizer
 
 __all__ = [
     "Batches",
     "Encoded",
     "Packed",
     "Template",
-    "Tokens",
+    "Tokenizer",
     "Window",
     "Windows",
     "by_length",
@@ -20,5 +20,5 @@ __all__ = [
     "iter_windows",
     "make_windows",
     "pack",
-    "targets",
+    "span_labels",
 ]

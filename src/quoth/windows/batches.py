@@ -4,7 +4,7 @@ Training batches are dealt like cards. Sort the windows by length and deal them 
 k batches, each round in an order of its own. Two batches differ by at most the spread of each round, and over
 the sorted rounds these spreads add up to less than the longest window. So every batch of an epoch has the
 same tokens to within one window, the same number of windows to within one, the same mix of lengths (hence the
-same attention cost), and there is no crumb at the end.
+same attention cost), and no batch at the end is smaller than the others.
 """
 
 from __future__ import annotations
@@ -15,42 +15,41 @@ import numpy as np
 
 from quoth.errors import QuothError
 
-NOBODY = -1
+NO_WINDOW = -1
 
 
 class Batches:
-    """Shuffled batches of window indices for training, of at most `budget` tokens or of `windows` windows each.
+    """Shuffled batches of window indices for training, of at most `batch_tokens` tokens or `batch_size` windows each.
 
-    - every window is in exactly one batch of an epoch; no batch has more tokens than `budget`, or more than `windows`
+    - every window is in exactly one batch of an epoch
     - tokens of two batches of an epoch differ by at most the longest window, their windows by at most one
-    - `batch(epoch, index)` depends on (lengths, budget, seed, epoch, index) and on nothing drawn before, so a
-      run resumes at any batch. It is the same on every machine and numpy: only the raw bits of PCG64 are
-      used, which numpy promises to keep.
+    - `batch(epoch, index)` depends on its arguments and those of the class alone, so a run resumes at any batch. It is
+      the same on every machine and numpy: only the raw bits of PCG64 are used, which numpy promises to keep.
     """
 
     def __init__(
         self,
         lengths: Sequence[int] | np.ndarray,
-        budget: int | None = None,
+        batch_tokens: int | None = None,
         seed: int = 0,
         *,
-        windows: int | None = None,
+        batch_size: int | None = None,
     ) -> None:
-        """Plan batches for windows of `lengths` (n,) tokens: with a token budget, or a number of windows, each."""
+        """Plan batches for windows of `lengths` (n,) tokens; give either `batch_tokens` or `batch_size`."""
         if seed < 0:
             raise QuothError(f"seed is {seed}; it must not be negative")
-        if (budget is None) == (windows is None):
-            raise QuothError("a batch is bounded by a budget of tokens or by a number of windows: give one of them")
-        self.lengths = _checked(lengths, budget)
+        if (batch_tokens is None) == (batch_size is None):
+            raise QuothError("a batch is bounded by batch_tokens or by batch_size (windows): give one of them")
+        self.lengths = _checked(lengths, batch_tokens)
         self.seed = seed
-        if windows is not None and windows < 1:
-            raise QuothError(f"windows is {windows}; a batch has at least one")
+        if batch_size is not None and batch_size < 1:
+            raise QuothError(f"batch_size is {batch_size}; a batch has at least one window")
         falling = np.sort(self.lengths)[::-1]
-        self._count = -(-len(falling) // windows) if windows else _fewest(falling, budget or 0)
-        self._epoch = NOBODY
+        self._count = -(-len(falling) // batch_size) if batch_size else _fewest(falling, batch_tokens or 0)
+        self._epoch = -1  # the epoch of `_table`
         self._table = np.zeros((0, 0), np.int64)
 
-    def count(self, epoch: int = 0) -> int:
+    def count(self) -> int:
         """How many batches an epoch has: the same for each."""
         return self._count
 
@@ -64,7 +63,7 @@ class Batches:
             self._table = _deal(self.lengths, self._count, self.seed, epoch)
             self._epoch = epoch
         column: np.ndarray = self._table[:, index]
-        return np.asarray(column[column != NOBODY])
+        return np.asarray(column[column != NO_WINDOW])
 
 
 def by_length(lengths: Sequence[int] | np.ndarray, budget: int) -> list[np.ndarray]:
@@ -113,12 +112,12 @@ def _fewest(falling: np.ndarray, budget: int) -> int:
 
 
 def _deal(lengths: np.ndarray, count: int, seed: int, epoch: int) -> np.ndarray:
-    """The epoch's windows as (rounds, count); a column is a batch, `NOBODY` where the last round ran out."""
+    """The epoch's windows as (rounds, count); a column is a batch, `NO_WINDOW` where the last round ran out."""
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
     shuffled = np.argsort(bits.random_raw(len(lengths)), kind="stable")
     falling = shuffled[np.argsort(-lengths[shuffled], kind="stable")]  # so that equal lengths change rounds
     rounds = -(-len(falling) // count)
-    table = np.full((rounds, count), NOBODY, np.int64)
+    table = np.full((rounds, count), NO_WINDOW, np.int64)
     table.ravel()[: len(falling)] = falling
     keys = bits.random_raw(rounds * count).reshape(rounds, count)
     return np.take_along_axis(table, np.argsort(keys, axis=1, kind="stable"), axis=1)

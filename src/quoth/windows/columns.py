@@ -87,6 +87,10 @@ class Windows:
             tuple(lengths.tolist()),
         )
 
+    def token_places(self, indices: np.ndarray) -> np.ndarray:
+        """The places in the columns of all tokens of the windows `indices`, in that order."""
+        return self._gather(indices)[1]
+
     def _gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the chosen windows begin, (n + 1,), and the places of their tokens in the columns."""
         lengths = self.lengths[indices]

@@ -1,4 +1,4 @@
-"""Where the answer stands in each window: what a span head learns."""
+"""Where the answer stands in each window: the labels of a span head."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quoth.data.dataset import Question
 from quoth.windows.columns import Windows
 
 
-def targets(windows: Windows, questions: Sequence[Question]) -> np.ndarray:
+def span_labels(windows: Windows, questions: Sequence[Question]) -> np.ndarray:
     """First and last token of the first gold answer, counted inside each window: int32 (n, 2).
 
     (0, 0), the place of "no answer", if the question is impossible or its answer is not wholly inside the

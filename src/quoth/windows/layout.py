@@ -1,4 +1,4 @@
-"""How windows are laid out: which stretch of the passage each one has, and the gathering of its tokens."""
+"""How windows are laid out: which tokens of the passage each one has, and the gathering of its tokens."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class Rule:
     """How windows are cut: exactly one of `step` and `overlap` is set."""
 
     max_length: int
-    question_limit: int | None
+    max_query_length: int | None
     step: int | None
     overlap: int | None
 
     def check(self, special: int) -> None:
-        """Refuse settings that leave no room or cannot advance, whatever the data."""
+        """Refuse settings that leave no space for the passage or cannot advance, whatever the data."""
         if self.step is not None and self.overlap is not None:
             raise QuothError(f"give step or overlap, not both (step={self.step}, overlap={self.overlap})")
-        for name, least in (("max_length", 1), ("question_limit", 1), ("step", 1), ("overlap", 0)):
+        for name, least in (("max_length", 1), ("max_query_length", 1), ("step", 1), ("overlap", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise QuothError(f"{name} is {value}; it must be at least {least}")
-        room = self.max_length - special - (self.question_limit or 0)
-        if room < 1:
+        space = self.max_length - special - (self.max_query_length or 0)
+        if space < 1:
             raise QuothError(
-                f"max_length={self.max_length} has no room for the passage beside {special} special tokens "
-                f"and a question of {self.question_limit or 0}; raise max_length or lower question_limit"
+                f"max_length={self.max_length} has no space for the passage beside {special} special tokens "
+                f"and a question of {self.max_query_length or 0}; raise max_length or lower max_query_length"
             )
-        if self.overlap is not None and self.overlap >= room:
+        if self.overlap is not None and self.overlap >= space:
             raise QuothError(
-                f"overlap={self.overlap} cannot advance: a window may hold only {room} passage tokens; "
+                f"overlap={self.overlap} cannot advance: a window may hold only {space} passage tokens; "
                 "lower overlap or raise max_length"
             )
 
@@ -82,7 +82,7 @@ class Pool:
     def windows(self, plan: np.ndarray, base: int) -> Windows:
         """Gather the windows of a plan; `base` is the index of the pool's first question.
 
-        A window is five stretches of the pool. With `lengths` (n, 5) and where each begins in the pool, the
+        A window is five slices of the pool. With `lengths` (n, 5) and where each begins in the pool, the
         source of every token is one `repeat` and one `arange`.
         """
         q, begin, past = plan.T
@@ -112,23 +112,23 @@ def make_plan(rule: Rule, pool: Pool, questions: Sequence[Question], which: np.n
     """Where each window lies: int64 (n, 3), its question and its passage tokens [begin, past) in the pool.
 
     `which` is each question's passage. Windows begin at 0, s, 2s, … of the passage until one reaches its end,
-    where s is the step, at most the room there is (run_squad's doc_span loop), or the room less the overlap
+    where s is the step, at most the space there is (run_squad's doc_span loop), or the space less the overlap
     (`Encoding.truncate` of tokenizers).
     """
     sizes = np.diff(pool.questions)
     tokens = np.diff(pool.passages)[which]
-    room = rule.max_length - sum(pool.frame) - sizes
-    step = np.minimum(rule.step, room) if rule.step is not None else room - (rule.overlap or 0)
-    stuck = (room < 1) | ((step < 1) & (tokens > room))
+    space = rule.max_length - sum(pool.frame) - sizes
+    step = np.minimum(rule.step, space) if rule.step is not None else space - (rule.overlap or 0)
+    stuck = (space < 1) | ((step < 1) & (tokens > space))
     if stuck.any():
         i = int(np.argmax(stuck))
         raise QuothError(
-            f"question {questions[i].id}: its {sizes[i]} tokens leave too little room for the passage "
-            f"in a window of {rule.max_length}; raise max_length or set question_limit"
+            f"question {questions[i].id}: its {sizes[i]} tokens leave too little space for the passage "
+            f"in a window of {rule.max_length}; raise max_length or set max_query_length"
         )
-    counts = 1 + np.maximum(0, -(-(tokens - room) // np.maximum(step, 1)))
+    counts = 1 + np.maximum(0, -(-(tokens - space) // np.maximum(step, 1)))
     q = np.repeat(np.arange(len(questions)), counts)
     nth = np.arange(len(q)) - np.repeat(np.cumsum(counts) - counts, counts)
     first = nth * step[q]
-    past = np.minimum(first + room[q], tokens[q])
+    past = np.minimum(first + space[q], tokens[q])
     return np.stack([q, pool.passages[which[q]] + first, pool.passages[which[q]] + past], axis=1)

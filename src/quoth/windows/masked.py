@@ -14,8 +14,8 @@ NOTHING = -100  # the target of a place that does not count, as torch's cross-en
 class Masked(Packed[Array]):
     """A batch whose `ids` have masks and wrong words in them.
 
-    places: (m,) which tokens of the batch are to be guessed; targets: (m,) what stood there, or `NOTHING`. So a batch
-    may have more places than masked tokens, and nobody has to ask a device how many there are.
+    places: (m,) which tokens of the batch are to be guessed; targets: (m,) what stood there, or `NOTHING`. A batch
+    may have more places than masked tokens, so that their number need not be read from the device.
     weight: what each masked token counts in a loss that is summed over windows (`quoth.tasks.pretrain`)
     """
 

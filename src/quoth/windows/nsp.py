@@ -1,8 +1,8 @@
 """Paragraphs as pairs of pieces that follow one another or not: [CLS] A [SEP] B [SEP] (Devlin et al. 2019, §3.1).
 
-A stretch of a paragraph is parted in two, A and B, and half of the windows exchange their B with one of another
-paragraph. A true B and a foreign one are made in the same way, so that nothing but what they say tells them apart.
-Both always come from within a paragraph: a file need not have its paragraphs in the order of a book.
+A paragraph is cut into chunks, each chunk is divided into A and B, and half of the windows exchange their B with one of
+another paragraph. Both kinds of B are made in the same way, so that only their content tells them apart. A and B always
+come from within a paragraph: a file need not have its paragraphs in the order of a book.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from quoth.errors import QuothError
 from quoth.windows.columns import Windows
-from quoth.windows.tokenizer import Template, Tokens
+from quoth.windows.tokenizer import Template, Tokenizer
 
-LEAST = 8  # tokens of a stretch: both of its pieces must say something
+LEAST = 8  # tokens of a chunk: both of its pieces must say something
 BLOCK = 4096  # paragraphs tokenised at a time
 
 NEXT, OTHER = 0, 1  # Hugging Face's labels: B follows A, or comes from elsewhere
@@ -25,25 +25,25 @@ Piece = tuple[np.ndarray, np.ndarray]
 
 
 def make_neighbours(
-    paragraphs: Sequence[str], tokens: Tokens, *, max_length: int = 384, seed: int = 0
+    paragraphs: Sequence[str], tokenizer: Tokenizer, *, max_length: int = 384, seed: int = 0
 ) -> tuple[Windows, np.ndarray]:
     """All paragraphs as windows of at most `max_length` tokens, and the label of each: `NEXT` or `OTHER`.
 
-    A paragraph that is longer than a window becomes several; every window but a foreign B that must be cut begins and
-    ends between two words. What is left over at the end of a paragraph, or the whole of it, is left out if it has
-    fewer than 8 tokens or a single word. `words` numbers the words of A and B within each window.
+    A paragraph that is longer than a window becomes several; a window begins and ends between two words, unless it has
+    the B of another paragraph, which may be cut. What is left over at the end of a paragraph, or the whole of it, is
+    left out if it has fewer than 8 tokens or a single word. `words` numbers the words of A and B within each window.
 
     The result is a function of its arguments. Every B is used once, with its own A or with another.
     """
-    room = max_length - tokens.template.special
-    if room < LEAST:
-        raise QuothError(f"max_length is {max_length}; it must be at least {tokens.template.special + LEAST} here")
+    space = max_length - tokenizer.template.special
+    if space < LEAST:
+        raise QuothError(f"max_length is {max_length}; it must be at least {tokenizer.template.special + LEAST} here")
     draws = np.random.PCG64(np.random.SeedSequence([seed, 0x4E5350]))
     pieces: list[tuple[Piece, Piece]] = []
     paragraph: list[int] = []
-    for number, piece in enumerate(_encode(paragraphs, tokens)):
-        for stretch in _stretches(piece, room):
-            pieces.append(_part(stretch, int(draws.random_raw())))
+    for number, piece in enumerate(_encode(paragraphs, tokenizer)):
+        for chunk in _chunks(piece, space):
+            pieces.append(_divide(chunk, int(draws.random_raw())))
             paragraph.append(number)
     if len(set(paragraph)) < 2:
         raise QuothError(
@@ -51,13 +51,13 @@ def make_neighbours(
             "since what does not follow is taken from another"
         )
     partner = _partners(np.array(paragraph), draws)
-    made = [_window(pieces[w][0], pieces[p][1], tokens.template, room) for w, p in enumerate(partner.tolist())]
+    made = [_window(pieces[w][0], pieces[p][1], tokenizer.template, space) for w, p in enumerate(partner.tolist())]
     return _windows(made), np.where(partner == np.arange(len(partner)), NEXT, OTHER)
 
 
-def _encode(paragraphs: Sequence[str], tokens: Tokens) -> Iterator[Piece]:
+def _encode(paragraphs: Sequence[str], tokenizer: Tokenizer) -> Iterator[Piece]:
     for low in range(0, len(paragraphs), BLOCK):
-        for encoded in tokens.encode(paragraphs[low : low + BLOCK]):
+        for encoded in tokenizer.encode(paragraphs[low : low + BLOCK]):
             yield encoded.ids, encoded.words
 
 
@@ -69,12 +69,12 @@ def _begins(words: np.ndarray) -> np.ndarray:
     return np.flatnonzero(begins)
 
 
-def _stretches(piece: Piece, room: int) -> Iterator[Piece]:
-    """A paragraph in stretches of at most `room` tokens, cut between words (inside one that is longer)."""
+def _chunks(piece: Piece, space: int) -> Iterator[Piece]:
+    """A paragraph in chunks of at most `space` tokens, cut between words (inside one that is longer)."""
     ids, words = piece
     begins, low = _begins(words), 0
     while len(ids) - low >= LEAST:
-        high = min(low + room, len(ids))
+        high = min(low + space, len(ids))
         if high < len(ids):
             before = int(begins[np.searchsorted(begins, high, side="right") - 1])
             high = before if before > low else high
@@ -83,9 +83,9 @@ def _stretches(piece: Piece, room: int) -> Iterator[Piece]:
         low = high
 
 
-def _part(stretch: Piece, draw: int) -> tuple[Piece, Piece]:
-    """A stretch parted before one of its words: one that begins in its middle half, if there is one."""
-    ids, words = stretch
+def _divide(chunk: Piece, draw: int) -> tuple[Piece, Piece]:
+    """A chunk divided before one of its words: one that begins in its middle half, if there is one."""
+    ids, words = chunk
     begins, count = _begins(words)[1:], len(ids)
     middle = begins[(4 * begins >= count) & (4 * begins <= 3 * count)]
     if not len(middle):
@@ -110,10 +110,10 @@ def _partners(paragraph: np.ndarray, draws: np.random.PCG64) -> np.ndarray:
     return np.where(own, np.arange(count), partner)
 
 
-def _window(first: Piece, second: Piece, template: Template, room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, types and words of a window; B is cut at its end, between words, if both are longer than `room`."""
+def _window(first: Piece, second: Piece, template: Template, space: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids, types and words of a window; B is cut at its end, between words, if both are longer than `space`."""
     (a, a_words), (b, b_words) = first, second
-    past = room - len(a)
+    past = space - len(a)
     if past < len(b):
         before = _begins(b_words[: past + 1])[-1]
         past = int(before) if before else past

@@ -19,7 +19,7 @@ class Packed(Generic[Array]):
     Shapes, for n windows of T tokens together:
     - ids, positions, types: (T,) integers; positions count from 0 in each window
     - starts: (n + 1,) int32, cumulative lengths: window i is [starts[i], starts[i + 1])
-    - lengths: n plain integers on the host, so that nobody has to ask a device for them
+    - lengths: n plain integers on the host, so that reading them does not wait for the device
     """
 
     ids: Array
@@ -44,7 +44,7 @@ class Packed(Generic[Array]):
 
     def to(self, device: Any) -> Packed[Any]:
         """The same batch as torch tensors on a device."""
-        import torch  # optional
+        import torch  # optional: a plain install has none
 
         def move(array: Any) -> Any:
             tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
@@ -53,8 +53,8 @@ class Packed(Generic[Array]):
         return self.map(move)
 
     def window_of_token(self) -> Any:
-        """The number of each token's window, (T,) int64, of a batch of tensors; no device is asked for its size."""
-        import torch  # optional
+        """The number of each token's window, (T,) int64, of a batch of tensors; this does not wait for the device."""
+        import torch  # optional: a plain install has none
 
         starts: Any = self.starts
         windows = torch.arange(len(self.lengths), device=starts.device)

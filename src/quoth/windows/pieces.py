@@ -23,7 +23,7 @@ TRIES = 200  # cuts of each sort that are tested before the piece is allowed to 
 def pieces(tokenizer: Tokenizer, text: str, size: int) -> Iterator[tuple[int, int]]:
     """Pieces [start, past) of at most `size` characters that cover the text, cut where it does no harm.
 
-    A stretch without any harmless cut (a "word" of a million letters) stays in one piece, however long.
+    A text without any harmless cut (a "word" of a million letters) stays in one piece, however long.
     """
     start = 0
     while len(text) - start > size:

@@ -1,4 +1,4 @@
-"""`Tokens`: a tokenizer that gives ids and exact character spans, and knows how its family frames a pair."""
+"""`Tokenizer`: a tokenizer that gives ids and exact character spans, and knows how its family frames a pair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer, processors
+import tokenizers as library
+from tokenizers import processors
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -65,7 +66,7 @@ class Encoded:
         return len(self.ids)
 
 
-class Tokens:
+class Tokenizer:
     """A `tokenizers.Tokenizer`, used without its truncation and padding, and the template of its pairs.
 
     A special token typed by a user ("[SEP]" in a passage) becomes what the tokenizer makes of it by default,
@@ -73,10 +74,10 @@ class Tokens:
     structure: which tokens are question and passage is known from the template alone.
     """
 
-    def __init__(self, tokenizer: Tokenizer, types: bool = True) -> None:
+    def __init__(self, tokenizer: library.Tokenizer, types: bool = True) -> None:
         """Wrap a tokenizer, which is left as it is. `types=False` for a family without token types."""
-        self.tokenizer = tokenizer
-        bare = Tokenizer.from_str(tokenizer.to_str())
+        self.backend = tokenizer
+        bare = library.Tokenizer.from_str(tokenizer.to_str())
         bare.no_truncation()
         bare.no_padding()
         self.template = _template(bare, types)
@@ -86,7 +87,7 @@ class Tokens:
         self._bare = bare
 
     @classmethod
-    def load(cls, path: str | Path) -> Tokens:
+    def load(cls, path: str | Path) -> Tokenizer:
         """Load `tokenizer.json` (the file, or a folder that has it), else the folder's BERT `vocab.txt`."""
         path = Path(path)
         folder = path if path.is_dir() else path.parent
@@ -98,7 +99,7 @@ class Tokens:
         vocabulary = path if path.name == "vocab.txt" else folder / "vocab.txt"
         if file.exists() and file != vocabulary:
             try:
-                tokenizer = Tokenizer.from_file(str(file))
+                tokenizer = library.Tokenizer.from_file(str(file))
             except Exception as error:  # the library raises plain Exception for anything it cannot parse
                 raise QuothError(f"{file}: not a tokenizer of the tokenizers library ({error})") from None
         elif vocabulary.exists():
@@ -124,9 +125,9 @@ class Tokens:
         clean = [_clean(text) for text in texts]
         parts: list[list[Encoded]] = [[] for _ in clean]
         for group in self._groups(clean, piece):
-            stretches = [clean[text][start:end] for text, start, end in group]
-            found = self._bare.encode_batch(stretches, add_special_tokens=False)
-            spans = spans_of(found, stretches)
+            chunks = [clean[text][start:end] for text, start, end in group]
+            found = self._bare.encode_batch(chunks, add_special_tokens=False)
+            spans = spans_of(found, chunks)
             past = 0
             for (text, start, _), encoding in zip(group, found, strict=True):
                 first, past = past, past + len(encoding)
@@ -135,7 +136,7 @@ class Tokens:
         return [_join(part) for part in parts]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Only the token ids of each text: faster, for questions, whose spans nobody asks for."""
+        """Only the token ids of each text: faster, for questions, whose spans are not needed."""
         found = self._bare.encode_batch_fast([_clean(text) for text in texts], add_special_tokens=False)
         return [encoding.ids for encoding in found]
 
@@ -179,8 +180,8 @@ def _clean(text: str) -> str:
     return text
 
 
-def _template(tokenizer: Tokenizer, types: bool) -> Template:
-    """Learn the template from a pair of placeholders: what belongs to neither sequence is the frame."""
+def _template(tokenizer: library.Tokenizer, types: bool) -> Template:
+    """Find the template by a pair of placeholders: what belongs to neither sequence is the frame."""
     for word in chain(["a"], islice(tokenizer.get_vocab(), 1000)):
         pair = tokenizer.encode(word, word)
         owner = [2 if sequence is None else sequence for sequence in pair.sequence_ids]
@@ -206,7 +207,7 @@ def _has_types(config: dict[str, Any]) -> bool:
     return "DistilBert" not in str(config.get("tokenizer_class", ""))
 
 
-def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> Tokenizer:
+def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> library.Tokenizer:
     """BERT's own tokenizer from its vocabulary, with the defaults of transformers' BertTokenizer."""
     words = [word.rstrip("\r") for word in read_source(vocabulary).split("\n")]
     if words and not words[-1]:
@@ -216,7 +217,7 @@ def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> Tokenizer:
     missing = [token for token in special if token not in vocab]
     if missing:
         raise QuothError(f"{vocabulary}: not a BERT vocabulary, it has no {missing[0]}")
-    tokenizer = Tokenizer(WordPiece(vocab, unk_token="[UNK]"))
+    tokenizer = library.Tokenizer(WordPiece(vocab, unk_token="[UNK]"))
     tokenizer.normalizer = BertNormalizer(
         clean_text=True,
         handle_chinese_chars=config.get("tokenize_chinese_chars", True),

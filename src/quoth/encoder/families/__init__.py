@@ -1,12 +1,21 @@
 """The families that Quoth knows, by name."""
 
 from quoth.encoder.families import albert, bert, distilbert, electra, roberta
-from quoth.encoder.families.family import Family
+from quoth.encoder.families.family import Family, translate
 from quoth.errors import QuothError
 
-FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (bert, albert, roberta, distilbert, electra)
-}
+__all__ = ["FAMILIES", "Family", "family_of", "is_known", "register_family"]
+
+FAMILIES: dict[str, Family] = {}
+
+
+def register_family(family: Family) -> None:
+    """Make a family known by its name."""
+    FAMILIES[family.name] = family
+
+
+for module in (bert, albert, roberta, distilbert, electra):
+    register_family(module.FAMILY)
 
 
 def family_of(name: object, source: str) -> Family:
@@ -16,4 +25,7 @@ def family_of(name: object, source: str) -> Family:
     return FAMILIES[str(name)]
 
 
-__all__ = ["FAMILIES", "Family", "family_of"]
+def is_known(name: str) -> bool:
+    """Whether a tensor of this name, ours, belongs to the encoder or the pooler of some family."""
+    patterns = {ours for family in FAMILIES.values() for ours, _ in family.rules}
+    return any(translate(name, ours, ours) for ours in patterns)

@@ -1,7 +1,7 @@
 """ALBERT (Lan et al. 2020): one layer's weights for all layers; small embeddings that are always projected up."""
 
 from quoth.encoder.families.bert import EMBEDDINGS
-from quoth.encoder.families.family import Family
+from quoth.encoder.families.family import SPAN, Family
 
 _LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 
@@ -21,7 +21,7 @@ FAMILY = Family(
         ("encoder.layers.0.ffn_norm", f"{_LAYER}.full_layer_layer_norm"),
         ("pooler", "pooler"),
     ),
-    class_rules=(("head.linear", "classifier"),),
+    heads={"span": SPAN, "class": (("head.linear", "classifier"),)},
     defaults={"activation": "gelu_new", "dropout": 0.0, "attention_dropout": 0.0},
     factorised=True,
     tied=True,

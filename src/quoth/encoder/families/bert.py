@@ -1,6 +1,6 @@
 """BERT (Devlin et al. 2019)."""
 
-from quoth.encoder.families.family import Family, Rules
+from quoth.encoder.families.family import SPAN, Family, Rules
 
 EMBEDDINGS: Rules = (
     ("encoder.embeddings.words", "embeddings.word_embeddings"),
@@ -23,11 +23,14 @@ FAMILY = Family(
     name="bert",
     classes="Bert",
     rules=(*EMBEDDINGS, *LAYERS, ("pooler", "pooler.dense")),
-    class_rules=(("head.linear", "classifier"),),
-    mlm_rules=(
-        ("head.dense", "cls.predictions.transform.dense"),
-        ("head.norm", "cls.predictions.transform.LayerNorm"),
-        ("head", "cls.predictions"),  # its bias; the weights of its decoder are the table of the words
-        ("head.following", "cls.seq_relationship"),
-    ),
+    heads={
+        "span": SPAN,
+        "class": (("head.linear", "classifier"),),
+        "mlm": (
+            ("head.dense", "cls.predictions.transform.dense"),
+            ("head.norm", "cls.predictions.transform.LayerNorm"),
+            ("head", "cls.predictions"),  # its bias; the weights of its decoder are the word embeddings
+            ("head.nsp", "cls.seq_relationship"),
+        ),
+    },
 )

@@ -1,7 +1,7 @@
 """DistilBERT (Sanh et al. 2019): no token types, no pooler, names and config keys of its own."""
 
 from quoth.encoder.families.bert import EMBEDDINGS
-from quoth.encoder.families.family import Family
+from quoth.encoder.families.family import SPAN, Family
 
 FAMILY = Family(
     name="distilbert",
@@ -17,7 +17,7 @@ FAMILY = Family(
         ("encoder.layers.{i}.down", "transformer.layer.{i}.ffn.lin2"),
         ("encoder.layers.{i}.ffn_norm", "transformer.layer.{i}.output_layer_norm"),
     ),
-    class_rules=(("head.dense", "pre_classifier"), ("head.linear", "classifier")),
+    heads={"span": SPAN, "class": (("head.dense", "pre_classifier"), ("head.linear", "classifier"))},
     class_activation="relu",
     keys={
         "types": None,

@@ -16,8 +16,9 @@ from quoth.encoder.style import Style
 from quoth.errors import QuothError
 
 Rules = tuple[tuple[str, str], ...]
+SPAN: Rules = (("head.linear", "qa_outputs"),)
 
-# Sizes and manners that a config holds, under BERT's keys; a family lists only what it calls otherwise.
+# Sizes and settings of style that a config holds, under BERT's keys; a family lists only what it calls otherwise.
 KEYS = {
     "vocab": "vocab_size",
     "positions": "max_position_embeddings",
@@ -43,9 +44,8 @@ class Family:
 
     name: its `model_type`; classes: the stem of its class names in transformers
     rules: of everything below the family's prefix (`bert.`): encoder and, where there is one, pooler
-    class_rules: of the classification head; class_activation: of that head's own dense layer, None where the head
-    stands on the pooler
-    mlm_rules: of the heads of pre-training, of families whose checkpoints can be read and written with them
+    heads: the rules of each kind of head that its checkpoints can be read and written with
+    class_activation: of the classification head's own dense layer, None where that head reads the pooler
     keys: config keys that differ from BERT's, None for what this family does not have
     defaults: of style, where the config leaves them out
     factorised: whether the config has an embedding size of its own; tied: whether layers share their weights
@@ -54,10 +54,8 @@ class Family:
     name: str
     classes: str
     rules: Rules
-    class_rules: Rules
+    heads: Mapping[str, Rules]
     class_activation: str | None = None
-    span_rules: Rules = (("head.linear", "qa_outputs"),)
-    mlm_rules: Rules = ()
     keys: Mapping[str, str | None] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     factorised: bool = False
@@ -71,14 +69,14 @@ class Family:
         return f"{self.name}."
 
     def key(self, name: str) -> str | None:
-        """The config key of a size or manner."""
+        """The config key of a size or of a setting of style."""
         return self.keys.get(name, KEYS[name])
 
     def to_quoth(self, name: str) -> str | None:
         """Quoth's name of a tensor in Hugging Face's layout, with or without the prefix; None if it has none."""
         for old, new in LEGACY:
             name = name.replace(old, new)
-        for rules in (self.rules, self.span_rules, self.class_rules, self.mlm_rules):
+        for rules in (self.rules, *self.heads.values()):
             bare = name.removeprefix(self.prefix) if rules is self.rules else name
             for ours, theirs in rules:
                 found = translate(bare, theirs, ours)
@@ -87,20 +85,16 @@ class Family:
         return None
 
     def to_hugging_face(self, name: str, head: str | None) -> str:
-        """Hugging Face's name of one of our tensors, in a checkpoint with this kind of head (span, class, mlm)."""
+        """Hugging Face's name of one of our tensors, in a checkpoint with this kind of head."""
         for ours, theirs in self.rules:
             found = translate(name, ours, theirs)
             if found:
                 return self.prefix + found if head else found
-        for ours, theirs in self.head_rules(head or "span"):
+        for ours, theirs in self.heads.get(head or "span", ()):
             found = translate(name, ours, theirs)
             if found:
                 return found
         raise QuothError(f"{name} has no place in a Hugging Face checkpoint of family {self.name}")
-
-    def head_rules(self, kind: str | None) -> Rules:
-        """The rules of a kind of head; of those that transformers does not have there are none."""
-        return {"span": self.span_rules, "class": self.class_rules, "mlm": self.mlm_rules}.get(kind or "", ())
 
     def shape(self, config: Mapping[str, Any]) -> Shape:
         """The sizes that a Hugging Face config gives."""
@@ -121,7 +115,7 @@ class Family:
         )
 
     def style(self, config: Mapping[str, Any]) -> Style:
-        """The manners that a Hugging Face config gives."""
+        """The style that a Hugging Face config gives."""
         values: dict[str, Any] = {}
         for name in ("activation", "eps", "dropout", "attention_dropout"):
             key = self.key(name)

@@ -190,8 +190,8 @@ _add_norm = operator("quoth::add_norm", _compute, _results, setup=_setup, backwa
 
 def add_norm(x: Tensor, bias: Tensor, residual: Tensor, gain: Tensor, offset: Tensor, eps: float, p: float) -> Tensor:
     """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) in half precision; the rest: (h,)."""
-    learning = any(tensor.requires_grad for tensor in (x, bias, residual, gain, offset))
-    saving = learning and torch.is_grad_enabled()
+    trained = any(tensor.requires_grad for tensor in (x, bias, residual, gain, offset))
+    saving = trained and torch.is_grad_enabled()
     return _add_norm(x, bias, residual, gain, offset, seed_for(x, p), eps, p, saving)[0]  # type: ignore[no-any-return]
 
 

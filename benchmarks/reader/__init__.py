@@ -1,0 +1,1 @@
+"""Readers: answers, abstention, size and speed."""

@@ -1,0 +1,1 @@
+"""How fast: contenders take turns in one run."""

@@ -1,0 +1,35 @@
+"""The recipes that ship with Quoth, one TOML file each, by name: `hulburd/l6`, `bertvision/heads`, `prune`, `embedded`.
+
+hulburd/      rows of tables 1 and 2 of Hulburd 2020, the context-aware CNN, LoRA and BitFit    quoth train
+bertvision/   heads of Jiang, Benge and King 2022: spans, answerability, GLUE                  quoth train
+silva/        layer attention of Silva 2020                                                    quoth train
+pretrain      MLM and NSP on plain text                                                        quoth train
+prune         Algorithm 1 of Khetan and Karnin 2020                                            quoth prune
+embedded      the embedded reader                                                              quoth build
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from quoth.config import nearest
+from quoth.errors import QuothError
+
+FOLDER = Path(__file__).parent
+SUFFIX = ".toml"
+
+
+def recipe_names() -> list[str]:
+    """The names of all recipes that ship, sorted."""
+    return sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob(f"*{SUFFIX}"))
+
+
+def find_recipe(name: str | Path) -> Path:
+    """The file of a recipe: a path to a file, or the name of a recipe that ships, with or without `.toml`."""
+    if Path(name).is_file():
+        return Path(name)
+    short = str(name).removesuffix(SUFFIX)
+    known = recipe_names()
+    if short not in known:
+        raise QuothError(f"{name}: no such file, and no such recipe in Quoth; did you mean {nearest(short, known)}?")
+    return FOLDER / f"{short}{SUFFIX}"

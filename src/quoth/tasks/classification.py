@@ -1,0 +1,211 @@
+"""The tasks "glue", classes of sentences, and "answerable", whether a passage answers a question at all.
+
+Every window of a question is labelled with the question's own class, and a question is "no answer" if any of its
+windows says so (BERTVision); "no answer" is class 1, the positive class of F1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quoth.data.dataset import Question
+from quoth.data.glue import read_glue
+from quoth.data.read import read
+from quoth.encoder.device import Device
+from quoth.errors import QuothError
+from quoth.model.model import Model
+from quoth.score.glue import accuracy, f1, glue_score
+from quoth.tasks.examples import Examples, read_questions, split_groups
+from quoth.tasks.seeds import sample
+from quoth.tasks.settings import Data
+from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
+from quoth.windows.batches import by_length
+from quoth.windows.columns import Windows
+from quoth.windows.packed import Packed
+from quoth.windows.questions import make_windows
+from quoth.windows.sentences import make_pairs
+from quoth.windows.tokenizer import Tokenizer
+
+MAIN = ("acc", "mcc", "pearson", "f1")  # the first that the task has is its main score
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Rows with classes: what both tasks share.
+
+    metrics: GLUE's name of the task, or "answerable"; classes: their names, none for scores (STS-B)
+    """
+
+    head_task: ClassVar[str] = "class"
+    outputs: ClassVar[str] = "classes"
+    cacheable: ClassVar[bool] = True
+
+    metrics: str
+    classes: tuple[str, ...]
+    examples: Examples
+    evaluation: Examples | None = None
+    negatives: dict[str, int] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
+
+    @classmethod
+    def describe_head(cls, head: Any) -> str:
+        """Heads with the same number of classes give the same."""
+        return f"{head.to_json()['labels']} class(es)"
+
+    @property
+    def labels(self) -> int:
+        """How many logits a head needs: one for scores (STS-B)."""
+        return len(self.classes) or 1
+
+    def check_head(self, where: str, head: Any) -> None:
+        """Refuse another number of labels."""
+        found = head.to_json()["labels"]
+        if found != self.labels:
+            raise QuothError(f"recipe: {where} has {found} label(s), but the data want {self.labels}")
+
+    def loss(self, output: Tensor, packed: Packed[Tensor], labels: Tensor) -> Tensor:
+        """The sum over windows of the cross-entropy; with one logit, of the squared error. output: (n, classes)."""
+        if output.shape[1] == 1:
+            return F.mse_loss(output[:, 0].float(), labels.float(), reduction="sum")
+        return F.cross_entropy(output.float(), labels, reduction="sum")
+
+    def distillation_loss(self, student: Tensor, teacher: Tensor, packed: Packed[Tensor], temperature: float) -> Tensor:
+        """Over the classes; with one logit, the squared error."""
+        if student.shape[1] == 1:
+            return F.mse_loss(student.float(), teacher.float(), reduction="sum")
+        return kl_rows(student, teacher, temperature).sum()
+
+    def evaluate(self, model: Model, device: Device) -> Evaluated:
+        """Classify and score."""
+        windows = windows_of(self.evaluation)
+        begin = time.perf_counter()
+        logits = class_logits(model, windows, device)
+        seconds = time.perf_counter() - begin
+        return Evaluated({**self.quality(logits), "seconds": seconds, "windows": len(windows)})
+
+    def score(self, batches: Iterable[tuple[np.ndarray, Sequence[Tensor]]], heads: int) -> list[Evaluated]:
+        """Scores of several heads."""
+        order, found = [], []
+        for indices, outputs in batches:
+            order.append(indices)
+            found.append([logits.float().cpu().numpy() for logits in outputs])
+        back = np.argsort(np.concatenate(order))
+        whole = [np.concatenate([outputs[head] for outputs in found])[back] for head in range(heads)]
+        return [Evaluated(self.quality(logits)) for logits in whole]
+
+    def quality(self, logits: np.ndarray) -> dict[str, float]:
+        """The official metrics in per cent, by GLUE's names. logits: (n, classes) of the evaluation's windows."""
+        assert self.evaluation is not None
+        rows = self.evaluation.windows.question
+        wanted = self.evaluation.labels[np.searchsorted(rows, np.arange(int(rows[-1]) + 1))]  # of each first window
+        if self.labels == 1:
+            predicted: np.ndarray = logits[:, 0]
+        else:
+            predicted = np.zeros(len(wanted), np.int64)
+            np.maximum.at(predicted, rows, logits.argmax(1))  # any window that says "no answer"
+        if self.metrics == "answerable":
+            return {"exact": 100 * accuracy(predicted, wanted), "f1": 100 * f1(predicted, wanted)}
+        return {name: 100 * value for name, value in glue_score(self.metrics, predicted, wanted).items()}
+
+    def main_score(self, quality: dict[str, Any]) -> tuple[str, float]:
+        """Accuracy, or what GLUE has in its place."""
+        name = next(name for name in MAIN if name in quality)
+        return name, float(quality[name])
+
+    def hold_out(self, part: float, most: int, seed: int) -> Any:
+        """Rows, or whole passages of questions, are held out, and nothing that was made up."""
+        count = int(self.examples.windows.question[-1]) + 1
+        groups: list[Any] = [question.context for question in self.questions] or list(range(count))
+        rest, out = split_groups(groups, sum(self.negatives.values()), min(part, most / count), seed)
+        return replace(self, examples=self.examples.of_questions(rest), evaluation=self.examples.of_questions(out))
+
+
+@register_task
+@dataclass(frozen=True)
+class AnswerableTask(Classification):
+    """Whether there is an answer: questions of SQuAD 2.0, class 0 with an answer, class 1 without."""
+
+    name: ClassVar[str] = "answerable"
+    has_questions: ClassVar[bool] = True
+
+    @classmethod
+    def prepare(
+        cls, data: Data, tokenizer: Tokenizer, model: Model, seed: int, max_answer_tokens: int
+    ) -> AnswerableTask:
+        """Read and tokenise the questions of a recipe."""
+        found = read_questions(data, seed, with_unclear=True)
+        task = cls(
+            "answerable",
+            ("answer", "no_answer"),
+            _answerable(found.asked, data, tokenizer),
+            negatives=found.made,
+            questions=found.asked,
+        )
+        if not data.evaluate:
+            return task
+        questions = read(data.evaluate).questions
+        if not questions:
+            raise QuothError(f"{data.evaluate}: has no questions")
+        return replace(task, evaluation=_answerable(questions, data, tokenizer))
+
+
+@register_task
+@dataclass(frozen=True)
+class GlueTask(Classification):
+    """Sentences and pairs of sentences in GLUE's tables."""
+
+    name: ClassVar[str] = "glue"
+
+    @classmethod
+    def prepare(cls, data: Data, tokenizer: Tokenizer, model: Model, seed: int, max_answer_tokens: int) -> GlueTask:
+        """Read and tokenise the tables of a recipe."""
+        if len(data.train) != 1:
+            raise QuothError(f"data: a GLUE task is one table, {len(data.train)} were given")
+        task = cls(*_table(data.train[0], data, tokenizer))
+        if data.fraction < 1:
+            rows = np.array(sample(range(len(task.examples)), data.fraction, seed))
+            task = replace(task, examples=task.examples.of_questions(rows))
+        if not data.evaluate:
+            return task
+        metrics, _, evaluation = _table(data.evaluate, data, tokenizer)
+        if metrics != task.metrics:
+            raise QuothError(f"recipe: data.train is {task.metrics}, but data.evaluate is {metrics}")
+        return replace(task, evaluation=evaluation)
+
+
+def _answerable(questions: list[Question], data: Data, tokenizer: Tokenizer) -> Examples:
+    windows = make_windows(questions, tokenizer, **data.window_settings())
+    return Examples(windows, np.array([int(q.impossible) for q in questions])[windows.question])
+
+
+def _table(source: str, data: Data, tokenizer: Tokenizer) -> tuple[str, tuple[str, ...], Examples]:
+    """A table of GLUE: the task's name, its classes, one window a row."""
+    sentences = read_glue(source)
+    if sentences.labels is None:
+        raise QuothError(f"{source}: has no labels; a test split cannot be trained on or scored")
+    windows = make_pairs(sentences, tokenizer, max_length=data.max_length)
+    return sentences.task, sentences.names, Examples(windows, sentences.labels[windows.question])
+
+
+@torch.inference_mode()
+def class_logits(model: Model, windows: Windows, device: Device) -> np.ndarray:
+    """Logits of all windows, (n, classes) float32, in batches of similar length."""
+    model.to(device.place).eval()
+    found: np.ndarray | None = None
+    for indices in by_length(windows.lengths, device.token_budget(windows.lengths)):
+        packed = windows.packed(indices).to(device.place)
+        with device.autocast():
+            logits = model(packed).float().cpu().numpy()
+        found = np.empty((len(windows), logits.shape[1]), np.float32) if found is None else found
+        found[indices] = logits
+    if found is None:
+        raise QuothError("there are no rows to classify")
+    return found

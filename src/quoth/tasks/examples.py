@@ -1,0 +1,145 @@
+"""`Examples`: windows with labels; and `Feed`: batches of them, made on the device.
+
+The tokens of all windows lie flat on the device, and a batch is gathered there: what the host sends is the numbers of
+the windows, a few hundred bytes a step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quoth.augment.negatives import make_negatives
+from quoth.data import read
+from quoth.data.dataset import Question, Version
+from quoth.errors import QuothError
+from quoth.tasks.seeds import sample
+from quoth.tasks.settings import Data
+from quoth.windows.columns import Windows
+from quoth.windows.packed import Packed
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Windows to train on, or to evaluate on.
+
+    labels: (n, 2), the first and last token of the answer inside each window, (0, 0) for none; or (n,), its class
+    """
+
+    windows: Windows
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def take(self, indices: np.ndarray) -> Examples:
+        """Some of the windows, with their labels."""
+        return Examples(self.windows.take(indices), self.labels[indices])
+
+    def of_questions(self, questions: np.ndarray) -> Examples:
+        """The windows of some questions or rows (ascending), which are numbered anew from 0."""
+        found = self.take(np.flatnonzero(np.isin(self.windows.question, questions)))
+        number = np.searchsorted(questions, found.windows.question).astype(np.int32)
+        return replace(found, windows=replace(found.windows, question=number))
+
+    def spread(self, most: int) -> Examples:
+        """At most so many windows, evenly spread."""
+        if len(self) <= most:
+            return self
+        return self.take(np.linspace(0, len(self) - 1, most).round().astype(np.int64))
+
+    @property
+    def identity(self) -> str:
+        """The sha256 of all tokens and labels."""
+        digest = hashlib.sha256()
+        for column in (self.windows.ids, self.windows.starts, self.labels):
+            digest.update(column.tobytes())
+        return digest.hexdigest()
+
+
+class Batches(Protocol):
+    """What a training loop reads its batches from: `Feed`, or `MaskedFeed` of pre-training."""
+
+    lengths: np.ndarray
+
+    def batch(self, indices: np.ndarray, step: int) -> tuple[Packed[Any], Tensor]:
+        """The windows `indices` as one packed batch on the device, as they are at this step, and their labels."""
+
+
+class Feed:
+    """Batches of examples, the same at every step."""
+
+    def __init__(self, examples: Examples, device: torch.device) -> None:
+        windows = examples.windows
+        self.lengths = windows.lengths
+        self._starts = windows.starts[:-1]
+        self._ids = torch.from_numpy(windows.ids).to(device)
+        self._types = torch.from_numpy(windows.types).to(device)
+        labels = examples.labels if examples.labels.dtype.kind == "f" else examples.labels.astype(np.int64)
+        self._labels = torch.from_numpy(labels).to(device)
+        self._device = device
+
+    def batch(self, indices: np.ndarray, step: int = 0) -> tuple[Packed[Tensor], Tensor]:
+        """The windows `indices` as one packed batch of T tokens, and their labels (n, 2) or (n,)."""
+        lengths = self.lengths[indices]
+        starts = np.append(0, np.cumsum(lengths))
+        total = int(starts[-1])
+        columns = np.stack([indices, self._starts[indices], starts[:-1], lengths])
+        index, source, start, length = torch.from_numpy(columns).to(self._device, non_blocking=True)
+        window = torch.repeat_interleave(length, output_size=total)
+        place = torch.arange(total, device=self._device)
+        positions = place - start[window]
+        flat = positions + source[window]
+        ends = torch.cat([start, start.new_full((1,), total)]).to(torch.int32)
+        batch = Packed(self._ids[flat], positions.to(torch.int32), self._types[flat], ends, tuple(lengths.tolist()))
+        return batch, self._labels[index]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions of a recipe that are trained on.
+
+    made: how many, the last ones, each maker of negatives made; version: of SQuAD, as `Dataset.version`
+    """
+
+    asked: list[Question]
+    made: dict[str, int]
+    version: Version
+
+
+def read_questions(data: Data, seed: int, *, with_unclear: bool = False) -> Questions:
+    """The training questions of a recipe: a sample of those in its files, then the negatives made from them.
+
+    with_unclear: keep questions whose answer does not stand in their passage
+    """
+    sources = [read(source) for source in data.train]
+    found = [q for source in sources for q in source.questions if q.trainable or with_unclear]
+    if not found:
+        what = "has no questions" if with_unclear else "no question in it can be trained on"
+        raise QuothError(f"{', '.join(data.train)}: {what}")
+    asked = sample(found, data.fraction, seed)
+    wanted = {name: part for name, part in asdict(data.negatives).items() if part}
+    made = make_negatives(asked, wanted, seed)
+    counts = {name: sum(one.maker == name for one in made) for name in wanted}
+    version = max(source.version for source in sources)
+    return Questions([*asked, *(one.question for one in made)], counts, version)
+
+
+def split_groups(groups: Sequence[Any], made: int, part: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows to train on and which to hold out: whole groups (such as passages) of a random part of the groups.
+
+    made: how many rows, the last ones, were made up, and are never held out
+    """
+    real = len(groups) - made
+    known = list(dict.fromkeys(groups[:real]))
+    chosen = set(sample(known, part, seed))
+    if len(chosen) == len(known):
+        raise QuothError("too little to hold a part out for the search; give more data")
+    out = np.array([group in chosen for group in groups])
+    return np.flatnonzero(~out), np.flatnonzero(out[:real])

@@ -1,0 +1,150 @@
+"""The task "span": find the answer to a question in its passage, or say that there is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quoth.answer.decode import decode
+from quoth.answer.reader import Reader
+from quoth.answer.record import write_answers
+from quoth.data import read
+from quoth.data.dataset import Dataset, Question, Report, Version
+from quoth.encoder.device import Device
+from quoth.encoder.steps import have_kernels
+from quoth.errors import QuothError
+from quoth.model.model import Model
+from quoth.runtime.logits import SpanLogits
+from quoth.runtime.torch_runner import TorchRunner
+from quoth.score.quality import span_quality
+from quoth.tasks.examples import Examples, read_questions, split_groups
+from quoth.tasks.settings import Data
+from quoth.tasks.task import Evaluated, Task, register_task, windows_of
+from quoth.windows.labels import span_labels
+from quoth.windows.packed import Packed
+from quoth.windows.questions import make_windows
+from quoth.windows.tokenizer import Tokenizer
+
+Span = tuple[Tensor, Tensor]  # start and end logits, (T,) each
+
+
+@register_task
+@dataclass(frozen=True)
+class SpanTask(Task):
+    """Questions whose answers are spans. questions: those trained on; dataset: those evaluated on."""
+
+    name: ClassVar[str] = "span"
+    head_task: ClassVar[str] = "span"
+    outputs: ClassVar[str] = "spans"
+    has_questions: ClassVar[bool] = True
+
+    examples: Examples
+    questions: list[Question]
+    tokenizer: Tokenizer
+    max_answer_tokens: int = 30
+    negatives: dict[str, int] = field(default_factory=dict)
+    dataset: Dataset | None = None
+    evaluation: Examples | None = None
+    version: Version = "2.0"
+
+    @classmethod
+    def prepare(cls, data: Data, tokenizer: Tokenizer, model: Model, seed: int, max_answer_tokens: int) -> SpanTask:
+        """Read and tokenise the questions of a recipe; those that cannot be trained on are left out."""
+        found = read_questions(data, seed)
+        windows = make_windows(found.asked, tokenizer, **data.window_settings())
+        examples = Examples(windows, span_labels(windows, found.asked))
+        task = cls(examples, found.asked, tokenizer, max_answer_tokens, found.made, version=found.version)
+        if not data.evaluate:
+            return task
+        dataset = read(data.evaluate)
+        if not dataset.questions:
+            raise QuothError(f"{data.evaluate}: has no questions")
+        windows = make_windows(dataset.questions, tokenizer, **data.window_settings())
+        evaluation = Examples(windows, span_labels(windows, dataset.questions))
+        return replace(task, dataset=dataset, evaluation=evaluation)
+
+    def loss(self, output: Span, packed: Packed[Tensor], labels: Tensor) -> Tensor:
+        """As `span_loss`."""
+        return span_loss(*output, packed, labels)
+
+    def distillation_loss(self, student: Span, teacher: Span, packed: Packed[Tensor], temperature: float) -> Tensor:
+        """The mean of start and end, over the tokens of each window."""
+        ours, theirs = (_log_probabilities(logits, packed, temperature) for logits in (student, teacher))
+        return temperature**2 * (theirs.exp() * (theirs - ours)).sum() / 2
+
+    def evaluate(self, model: Model, device: Device) -> Evaluated:
+        """Answer and score; `seconds` is from windows to logits."""
+        windows = windows_of(self.evaluation)
+        reader = Reader(TorchRunner(model, str(device.place), device.precision), self.tokenizer)
+        begin = time.perf_counter()
+        logits = reader.logits(windows)
+        seconds = time.perf_counter() - begin
+        found = self._score(logits)
+        return replace(found, quality={**found.quality, "seconds": seconds, "windows": len(windows)})
+
+    def score(self, batches: Iterable[tuple[np.ndarray, Sequence[Span]]], heads: int) -> list[Evaluated]:
+        """Scores of several heads."""
+        windows = windows_of(self.evaluation)
+        flat = np.empty((heads, 2, len(windows.ids)), np.float32)
+        for indices, outputs in batches:
+            place = windows.token_places(indices)
+            flat[:, :, place] = torch.stack([torch.stack(tuple(span)).float() for span in outputs]).cpu().numpy()
+        return [self._score(SpanLogits(start, end)) for start, end in flat]
+
+    def _score(self, logits: SpanLogits) -> Evaluated:
+        assert self.dataset is not None
+        questions = self.dataset.questions
+        contexts, ids = [q.context for q in questions], [q.id for q in questions]
+        windows = windows_of(self.evaluation)
+        decoded = decode(windows, logits, contexts, max_answer_tokens=self.max_answer_tokens, ids=ids)
+        return Evaluated(dict(span_quality(self.dataset, decoded)[1]), decoded)
+
+    def write_answers(self, path: Path, answers: Any) -> None:
+        """The best answers to each question, for `quoth analyse`."""
+        if answers is not None and self.dataset is not None:
+            write_answers(path, self.dataset.questions, answers)
+
+    def main_score(self, quality: dict[str, Any]) -> tuple[str, float]:
+        """F1 at the best threshold, where there is one."""
+        name = "best_f1" if "best_f1" in quality else "f1"
+        return name, float(quality[name])
+
+    def hold_out(self, part: float, most: int, seed: int) -> SpanTask:
+        """Whole passages are held out, and nothing that was made up."""
+        groups = [question.context for question in self.questions]
+        part = min(part, most / len(groups))
+        rest, out = split_groups(groups, sum(self.negatives.values()), part, seed)
+        dataset = Dataset([self.questions[i] for i in out], Report("held out"), self.version)
+        examples, held = self.examples.of_questions(rest), self.examples.of_questions(out)
+        return replace(self, examples=examples, dataset=dataset, evaluation=held)
+
+
+def span_loss(start: Tensor, end: Tensor, packed: Packed[Tensor], labels: Tensor) -> Tensor:
+    """The sum over windows of the mean of two cross-entropies, each over the tokens of a window (Devlin et al. §4.2).
+
+    start, end: (T,) logits; labels: (n, 2). Divide by the number of windows of the step for the mean.
+    """
+    if have_kernels(start):
+        from quoth.tasks import span_kernel  # Triton is optional
+
+        return span_kernel.span_loss(start, end, packed.starts, labels, packed.longest)
+    table = start.new_full((2, len(packed.lengths), packed.longest), float("-inf"), dtype=torch.float32)
+    table[:, packed.window_of_token(), packed.positions.long()] = torch.stack([start, end]).float()
+    return F.cross_entropy(table.flatten(0, 1), labels.T.flatten(), reduction="sum") / 2
+
+
+def _log_probabilities(logits: Span, packed: Packed[Tensor], temperature: float) -> Tensor:
+    """Start and end as log-probabilities over the tokens of each window. (T,) twice → (2, T)."""
+    both = torch.stack(tuple(logits)).float() / temperature
+    window, place = packed.window_of_token(), packed.positions.long()
+    table = both.new_full((2, len(packed.lengths), packed.longest), float("-inf"))
+    table[:, window, place] = both
+    return table.log_softmax(-1)[:, window, place]

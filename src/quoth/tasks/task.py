@@ -1,0 +1,227 @@
+"""`Task`: all that training, pruning and distillation need to know of what a model is trained for.
+
+A task is a class with a name, registered by `register_task`; an instance holds the examples of one recipe. Adding a
+task is one file: see examples/new_task.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from quoth.config import check_value, nearest
+from quoth.encoder.device import Device
+from quoth.errors import QuothError
+from quoth.heads import build_head
+from quoth.model.model import Model
+from quoth.tasks.examples import Batches, Examples, Feed
+from quoth.tasks.seeds import seed_of
+from quoth.tasks.settings import Data
+from quoth.windows.batches import by_length
+from quoth.windows.columns import Windows
+from quoth.windows.packed import Packed
+from quoth.windows.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """quality: scores by name; answers: what was answered, where the task has answers to keep."""
+
+    quality: dict[str, Any]
+    answers: Any = None
+
+
+class Task(Protocol):
+    """A task with the examples of one recipe. Subclasses are frozen dataclasses; what has a body here is a default.
+
+    examples: what is trained on; evaluation: what is evaluated on, if anything
+    negatives: how many of the questions each maker of unanswerable ones made
+
+    name: of `data.task`; head_task: of the heads that it trains (`quoth.heads.Head.task`); outputs: what these give
+    has_questions: whether unanswerable questions can be made; can_hold_out: whether `data.held_out` applies
+    frozen_heads: whether `frozen.heads` can be trained; cacheable: whether these heads read first tokens alone
+    """
+
+    name: ClassVar[str]
+    head_task: ClassVar[str]
+    outputs: ClassVar[str]
+    has_questions: ClassVar[bool] = False
+    can_hold_out: ClassVar[bool] = False
+    frozen_heads: ClassVar[bool] = True
+    cacheable: ClassVar[bool] = False
+
+    examples: Examples
+    evaluation: Examples | None
+    negatives: dict[str, int]
+
+    @classmethod
+    def check_head_table(cls, head: Any) -> None:
+        """Refuse a recipe's head, a line or a table, that the task cannot train; others are checked when built."""
+        mlm = isinstance(head, Mapping) and head.get("kind") == "mlm"
+        check_value(not mlm, "head", head, '{ kind = "mlm" } with data.task "pretrain", and only there')
+
+    @classmethod
+    def add_head(cls, model: Model, head: Any, seed: int) -> tuple[str, ...]:
+        """Give a model the head that a recipe describes, unless it has it; the names of new parameters.
+
+        head: a line or a table, or None for the model's own
+        """
+        return () if head is None else put_head(model, head, seed)
+
+    @classmethod
+    def prepare(cls, data: Data, tokenizer: Tokenizer, model: Model, seed: int, max_answer_tokens: int) -> Any:
+        """Read and tokenise the data of a recipe: the task with its examples."""
+
+    @classmethod
+    def describe_head(cls, head: Any) -> str:
+        """What a head gives, in words: two heads with equal words can be teacher and student."""
+        return cls.outputs
+
+    def check_head(self, where: str, head: Any) -> None:
+        """Refuse a head of this task with another number of outputs than the data have."""
+        return
+
+    def feed(self, examples: Examples, device: torch.device, seed: int) -> Batches:
+        """Batches of examples, on a device."""
+        return Feed(examples, device)
+
+    def loss(self, output: Any, packed: Packed[Any], labels: Tensor) -> Tensor:
+        """The loss, summed over windows, of what a head gives."""
+
+    def distillation_loss(self, student: Any, teacher: Any, packed: Packed[Any], temperature: float) -> Tensor:
+        """τ² · KL(teacher ‖ student) of the outputs of two heads, summed over windows."""
+
+    def evaluate(self, model: Model, device: Device) -> Evaluated:
+        """Scores of a model on the evaluation's examples; the model is left in evaluation mode."""
+
+    def score(self, batches: Iterable[tuple[np.ndarray, Sequence[Any]]], heads: int) -> list[Evaluated]:
+        """Scores of several heads. batches: numbers of evaluation windows, and what each head gives for them."""
+
+    def write_answers(self, path: Path, answers: Any) -> None:
+        """Keep the answers of an evaluation, if the task has any."""
+        return
+
+    def main_score(self, quality: dict[str, Any]) -> tuple[str, float]:
+        """The score that decides between models, by name, and its value; higher is better."""
+
+    def hold_out(self, part: float, most: int, seed: int) -> Any:
+        """The same task with a part of its training examples, at most so many questions, as its evaluation."""
+
+
+TaskKind = type[Task]
+TASKS: dict[str, TaskKind] = {}
+Kind = TypeVar("Kind", bound=Task)
+
+
+def register_task(kind: type[Kind]) -> type[Kind]:
+    """Make a task known by its name; a class decorator."""
+    TASKS[kind.name] = kind
+    return kind
+
+
+def task_of(data: Data) -> TaskKind:
+    """The task that a recipe names, whose other data settings go with it."""
+    if data.task not in TASKS:
+        known = ", ".join(TASKS)
+        raise QuothError(
+            f"recipe: data.task is {data.task!r}; one of {known} is wanted, such as {nearest(data.task, TASKS)}"
+        )
+    kind: TaskKind = TASKS[data.task]
+    for name, part in asdict(data.negatives).items():
+        good = part == 0 or kind.has_questions
+        check_value(good, f"data.negatives.{name}", part, f"0 with data.task {data.task!r}")
+    able = [name for name, other in TASKS.items() if other.can_hold_out]
+    check_value(
+        kind.can_hold_out or not data.held_out, "data.held_out", data.held_out, f"0 but for data.task {able[0]!r}"
+    )
+    return kind
+
+
+def prepare(data: Data, model: Model, seed: int = 0, max_answer_tokens: int = 30) -> Task:
+    """Read and tokenise data with the tokenizer of a model."""
+    source = model.origin.source
+    if not model.origin.tokenizer:
+        raise QuothError(f"{source}: has no tokenizer; tokenizer.json should lie beside the weights")
+    limit = model.encoder.longest_window
+    if data.max_length > limit:
+        raise QuothError(f"recipe: data.max_length is {data.max_length}, but {source} ends at {limit}")
+    tokenizer = Tokenizer.load(model.origin.tokenizer[0].parent)
+    task: Task = task_of(data).prepare(data, tokenizer, model, seed, max_answer_tokens)
+    return task
+
+
+def check_head(where: str, head: Any, task: Task | TaskKind) -> None:
+    """Refuse a head for another task and, once the data are read, one with another number of outputs."""
+    if head.task != task.head_task:
+        given = next(kind.outputs for kind in TASKS.values() if kind.head_task == head.task)
+        raise QuothError(f"recipe: {where} gives {given}, but data.task = {task.name!r} wants {task.outputs}")
+    if not isinstance(task, type):
+        task.check_head(where, head)
+
+
+def describe_head(head: Any) -> str:
+    """What a head gives, in words."""
+    if head is None:
+        return "no logits, it has no head"
+    kind: TaskKind = next(kind for kind in TASKS.values() if kind.head_task == head.task)
+    return kind.describe_head(head)
+
+
+def put_head(model: Model, head: Any, seed: int) -> tuple[str, ...]:
+    """Give a model the head that a line or table describes, drawn from the seed, unless it has one like it."""
+    hidden, before = model.encoder.shape.hidden, model.head
+    torch.manual_seed(seed_of(seed))
+    made: Any = build_head(head, hidden, len(model.encoder.shape.layers))
+    if before is None or before.to_json() != made.to_json():
+        model.head = made
+    names = [f"head.{name}" for name, _ in made.named_parameters()] if model.head is made else []
+    if made.pooled and model.pooler is None:
+        model.pooler = nn.Linear(hidden, hidden)
+        names += ["pooler.weight", "pooler.bias"]
+    return tuple(names)
+
+
+def probe(task: Task, device: torch.device, most: int) -> tuple[Batches, str]:
+    """At most so many windows on which losses are compared, of the evaluation or else of training, and which it is."""
+    name = "train" if task.evaluation is None else "evaluate"
+    return task.feed((task.evaluation or task.examples).spread(most), device, 0), name
+
+
+def mean_loss(task: Task, model: Model, feed: Batches, device: Device) -> float:
+    """The task's loss a window over all windows of a feed, dropout off."""
+    training = model.training
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for indices in by_length(feed.lengths, device.token_budget(feed.lengths)):
+            packed, labels = feed.batch(indices, 0)
+            with device.autocast():
+                output = model(packed)
+            total += float(task.loss(output, packed, labels))
+    model.train(training)
+    return total / len(feed.lengths)
+
+
+def windows_of(evaluation: Examples | None) -> Windows:
+    """The windows of an evaluation."""
+    if evaluation is None:
+        raise QuothError("the recipe names no data to evaluate on")
+    return evaluation.windows
+
+
+def kl_rows(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """τ² · KL of each row: (n, classes) twice → (n,)."""
+    ours, theirs = (nn.functional.log_softmax(logits.float() / temperature, 1) for logits in (student, teacher))
+    return temperature**2 * (theirs.exp() * (theirs - ours)).sum(1)
+
+
+def all_logits(output: Any) -> Tensor:
+    """All numbers that a head gives, in one row."""
+    parts = output if isinstance(output, tuple) else (output,)
+    return torch.cat([part.flatten() for part in parts if part is not None])

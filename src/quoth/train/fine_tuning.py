@@ -1,0 +1,100 @@
+"""`FineTuning`: train a model's weights on its task's loss, or on another loss such as distillation's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs
+from torch import Tensor
+
+from quoth.encoder.attention import Attention
+from quoth.encoder.device import Device
+from quoth.encoder.encoder import Embeddings, Encoder, Layer
+from quoth.model.model import Model
+from quoth.tasks.examples import Batches
+from quoth.tasks.seeds import seed_of
+from quoth.tasks.task import Task
+from quoth.train.loop import Group
+from quoth.train.settings import Optimisation
+from quoth.windows.packed import Packed
+
+Loss = Callable[[Packed[Any], Tensor], Tensor]
+"""The loss of a batch and its labels, summed over windows."""
+
+
+class FineTuning:
+    """All trainable parameters of a model, in one group.
+
+    loss: by default the task's own of the model's output
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        task: Task,
+        feed: Batches,
+        settings: Optimisation,
+        seed: int,
+        accelerator: Accelerator,
+        loss: Loss | None = None,
+    ) -> None:
+        self.model, self.task, self.feed = model, task, feed
+        self.device = Device.choose(accelerator.device, settings.named_precision)
+        self.accelerator, self.seed = accelerator, seed
+        self.parts = settings.gradient_accumulation_steps
+        trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        self.groups = (Group("loss", trained, settings),)
+        if settings.compile and self.device.is_cuda:
+            for layer in model.encoder.layers:
+                layer.compile(dynamic=True)
+        accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=_has_idle(model))
+        self._prepared = accelerator.prepare_model(model)
+        self._loss = loss or self._task_loss
+
+    def backward(self, indices: np.ndarray, step: int) -> Tensor:
+        """The gradients of a step, in as many parts as the settings want."""
+        processes, rank = self.accelerator.num_processes, self.accelerator.process_index
+        mine = indices[rank::processes]
+        self.model.train()
+        total = torch.zeros(1, dtype=torch.float64, device=self.device.place)
+        for part in range(self.parts):
+            torch.manual_seed(seed_of(self.seed, step, part, rank))
+            last = part == self.parts - 1
+            with nullcontext() if last else self.accelerator.no_sync(self._prepared):
+                packed, labels = self.feed.batch(mine[part :: self.parts], step)
+                loss = self._loss(packed, labels) / len(indices)
+                self.accelerator.backward(loss * processes)  # DDP takes the mean over processes; we want the sum
+            total += loss.detach()
+        return total
+
+    def after_step(self, learning_rate: float) -> None:
+        """Nothing."""
+
+    def _task_loss(self, packed: Packed[Any], labels: Tensor) -> Tensor:
+        with self.device.autocast():
+            output = self._prepared(packed)
+        return self.task.loss(output, packed, labels)
+
+
+def _has_idle(model: Model) -> bool:
+    """Whether something trainable gets no gradient: a pooler, or layers, that the head does not read."""
+    pooler = model.pooler is not None and model.pooler.weight.requires_grad and not model.head.pooled
+    count = len(model.encoder.shape.layers)
+    above = not model.encoder.shape.tied and max(layer % (count + 1) for layer in model.head.reads) < count
+    return pooler or above
+
+
+def set_dropout(model: Model, p: float) -> None:
+    """Give every dropout of the encoder, in attention too, this probability."""
+    style = replace(model.encoder.style, dropout=p, attention_dropout=p)
+    for module in model.encoder.modules():
+        if isinstance(module, Encoder | Embeddings | Layer):
+            module.style = style
+        elif isinstance(module, Attention):
+            module.dropout = p

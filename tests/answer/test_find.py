@@ -1,0 +1,144 @@
+"""Texts of any length: the same answer however they are cut, and what was read of them is told."""
+
+import math
+
+import numpy as np
+import pytest
+
+from answer.planted import planted_reader
+from quoth import QuothError
+from quoth.answer import find as search
+from quoth.answer.abstention import Abstention
+
+FILLER = "The harbour was quiet, and nobody spoke of the weather. "
+
+
+def long_text(characters, word, at):
+    """So much filler, with the word in a sentence of its own at about this place."""
+    before = FILLER * (at // len(FILLER))
+    return before + f"They kept a {word} there. " + FILLER * ((characters - at) // len(FILLER))
+
+
+@pytest.mark.parametrize("at", [0, 1990, 4100, 9000])
+def test_blocks_give_the_answer_of_the_whole(minilm, monkeypatch, at):
+    text = long_text(9000, "heron", at)
+    reader = planted_reader(minilm, "heron")
+    whole = reader.find("What?", [text], read=0)
+    monkeypatch.setattr(search, "BLOCK", 2000)
+    monkeypatch.setattr(search, "OVERLAP", 700)
+    for step in (None, 64):
+        found = reader.find("What?", [FILLER, text], read=0, step=step)
+        assert [(hit.answer, hit.probability) for hit in found.hits] == [(h.answer, h.probability) for h in whole.hits]
+        assert found.hits[0].document == 1
+        assert found.hits[0].answer.start == text.index("heron")
+        assert found.null_minus_best == whole.null_minus_best == -8.0
+
+
+def test_a_span_is_compared_with_the_null_score_of_its_own_window(minilm):
+    """A loop over windows, each with logits of its own: the least of null − best wins, not the highest score."""
+    reader = planted_reader(minilm, "heron")
+    planted, drawn = reader.runner, np.random.default_rng(0)
+
+    def noisy(packed):
+        start, end = planted(packed)
+        for first, past in zip(packed.starts[:-1], packed.starts[1:]):
+            shift, lift = drawn.normal(0, 5, 2)
+            for logits in (start, end):
+                logits[first:past] += shift
+                logits[first] += lift
+            rows.append((start[first] + end[first], start[first:past].max() + end[first:past].max()))
+        return start, end
+
+    noisy.budget = planted.budget
+    reader.runner, rows = noisy, []
+    texts = [long_text(4000, "heron", 2000), "A heron.", FILLER, long_text(3000, "heron", 100)]
+    found = reader.find("What?", texts, top=3, threshold=math.inf, read=0)
+    assert len(rows) > 6
+    margins = [null - best for null, best in rows if best > null]  # elsewhere [CLS] itself is the largest
+    assert found.null_minus_best == pytest.approx(min(margins), abs=1e-4)
+    assert min(null for null, _ in rows) - max(best for _, best in rows) < found.null_minus_best - 1
+    assert [hit.probability for hit in found.hits] == sorted((hit.probability for hit in found.hits), reverse=True)
+
+
+def test_memory_is_bounded_by_blocks(minilm, monkeypatch):
+    """No call of the tokenizer sees more than a block, its overlaps, and the characters before its cut."""
+    monkeypatch.setattr(search, "BLOCK", 5000)
+    monkeypatch.setattr(search, "OVERLAP", 500)
+    reader = planted_reader(minilm, "heron")
+    seen, encode = [], reader.tokenizer.encode
+
+    def watch(texts, *rest):
+        seen.append(sum(map(len, texts)))
+        return encode(texts, *rest)
+
+    monkeypatch.setattr(reader.tokenizer, "encode", watch)
+    reader.find("What?", [long_text(60_000, "heron", 30_000)] * 2, read=0)
+    assert sum(seen) >= 120_000
+    assert max(seen) < 5000 + 5000 + 2 * 500
+
+
+def test_only_the_best_passages_are_read(minilm):
+    text = long_text(200_000, "heron", 120_000)
+    reader = planted_reader(minilm, "heron")
+    found = reader.find("Which bird did they keep there?", [FILLER, text], read=3)
+    assert (found.read, found.passages) == (3, pytest.approx(170, abs=15))
+    (hit,) = found.hits
+    assert (hit.document, hit.answer.start, hit.answer.text) == (1, text.index("heron"), "heron")
+    assert reader.runner.tokens < 3 * 384, "a passage is a window"
+    away = reader.find("Is the weather quiet?", [text], read=3)
+    assert away.hits == [], "what is not read is not found"
+    assert reader.find("Is the weather quiet?", [text], read=0).hits[0].answer.start == text.index("heron")
+
+
+def test_as_many_passages_as_there_are_is_all(minilm):
+    text = long_text(9000, "heron", 5000)
+    reader = planted_reader(minilm, "heron")
+    found = reader.find("What?", [text], read=0)
+    assert reader.find("What?", [text], read=found.passages) == found
+
+
+def test_no_shared_word_is_no_error(minilm):
+    found = planted_reader(minilm, "heron").find("Ωμέγα?", [long_text(20_000, "heron", 10)], read=2)
+    assert found.read == 2
+    assert found.hits[0].answer.text == "heron", "the first passages are read then"
+
+
+def test_progress_rises_to_the_end(minilm, monkeypatch):
+    monkeypatch.setattr(search, "WINDOWS", 4)
+    monkeypatch.setattr(search, "BLOCK", 3000)
+    told = []
+    texts = [long_text(9000, "heron", 5000), "A heron.", FILLER]
+    planted_reader(minilm, "heron").find("What?", texts, read=0, progress=lambda *now: told.append(now))
+    assert len(told) > 5
+    assert told == sorted(told)
+    done, total = told[-1]
+    assert 0.99 * total <= done <= total
+
+
+class TestAbstention:
+    TEXT = "They kept a heron there."
+
+    @pytest.mark.parametrize("null", [3.0, 8.0, 8.5, 30.0])
+    @pytest.mark.parametrize("stored", [-5.0, 0.0, 0.5])
+    def test_the_threshold(self, minilm, null, stored):
+        reader = planted_reader(minilm, "heron", null, Abstention(stored, 2.0, 1.0))
+        margin = null - 8.0
+        for given in (None, -6.0, 1.0, math.inf):
+            found = reader.find("What?", [self.TEXT], threshold=given)
+            assert bool(found.hits) == (margin <= (stored if given is None else given))
+            assert found.null_minus_best == margin
+            assert found.no_answer == pytest.approx(1 / (1 + math.exp(-(margin - 1.0) / 2.0)))
+            assert found.threshold == (stored if given is None else given)
+            assert (found.rejected is None) == bool(found.hits)
+            (hit,) = found.hits or [found.rejected]
+            assert hit.answer.text == "heron"
+            assert hit.probability == pytest.approx(1 - found.no_answer)
+
+    def test_without_a_span_there_is_none(self, minilm):
+        found = planted_reader(minilm, "heron").find("What?", [" \n "], threshold=math.inf)
+        assert (found.hits, found.rejected, found.null_minus_best, found.no_answer) == ([], None, math.inf, 1.0)
+
+
+def test_bad_settings(minilm):
+    with pytest.raises(QuothError, match="read=-1"):
+        planted_reader(minilm, "heron").find("What?", ["x"], read=-1)
