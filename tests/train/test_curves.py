@@ -62,6 +62,7 @@ class TestTraining:
         assert said.count("epoch 0.47 of the heads") == 2
         assert said.count("epoch 1.00 of the heads") == 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("step", [1, 10])
     def test_interrupted(self, run, tmp_path, step):
         """Right after the first evaluation, and between two of them."""

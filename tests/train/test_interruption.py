@@ -127,13 +127,19 @@ class TestTerminated:
 
 TUNINGS = [
     ({"kind": "full"}, {"kind": "span"}, {"gradient_accumulation_steps": 2}),
-    ({"kind": "adapters", "size": 4}, {"kind": "span"}, {"schedule": "cosine", "restarts": 1}),
-    (
+    pytest.param(
+        {"kind": "adapters", "size": 4},
+        {"kind": "span"},
+        {"schedule": "cosine", "restarts": 1},
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
         {"kind": "freeze", "layers": 1, "norms": "above"},
         {"kind": "cacnn", "width": 3, "filters": 8},
         {"batch_tokens": 333},
+        marks=pytest.mark.slow,
     ),
-    ({"kind": "lora", "rank": 2}, {"kind": "span"}, {"precision": "bf16"}),
+    pytest.param({"kind": "lora", "rank": 2}, {"kind": "span"}, {"precision": "bf16"}, marks=pytest.mark.slow),
 ]
 
 
@@ -141,7 +147,7 @@ class TestStopped:
     """The same inside one process, for all kinds of runs."""
 
     @pytest.mark.parametrize(("tuning", "head", "optimisation"), TUNINGS)
-    def test_every_kind_of_run_goes_on_exactly(self, material, tmp_path, tuning, head, optimisation):
+    def test_every_kind_of_run_resumes_exactly(self, material, tmp_path, tuning, head, optimisation):
         made = table(material.model, material.train, material.dev, tuning=tuning, head=head)
         made["optimisation"] |= {"epochs": 1.5, **optimisation}
         if "batch_tokens" in optimisation:
@@ -240,7 +246,10 @@ class TestFullDisk:
         assert losses(run) == losses(run.parent / "whole")
         assert not list(run.rglob(".*.part"))
 
-    @pytest.mark.parametrize("size", [100_000, 4_000_000, 11_000_000])  # a checkpoint has 12 MB
+    @pytest.mark.parametrize(  # a checkpoint has 12 MB
+        "size",
+        [pytest.param(100_000, marks=pytest.mark.slow), 4_000_000, pytest.param(11_000_000, marks=pytest.mark.slow)],
+    )
     def test_no_room_for_a_checkpoint(self, recipe, run, cli, size):
         with small_disk(size):
             result = cli("train", recipe, "--out", run)

@@ -184,7 +184,9 @@ class TestClasses:
 
 
 class TestJoint:
-    @pytest.mark.parametrize("line", ["attend(dot)", "pool(learned) > linear", "attend(weighted)"])
+    @pytest.mark.parametrize(
+        "line", ["attend(dot)", "pool(learned) > linear", pytest.param("attend(weighted)", marks=pytest.mark.slow)]
+    )
     def test_a_model_whose_own_head_is_a_chain(self, deep, tmp_path, line, cli):
         made = table(deep.model, deep.train, deep.dev, head=line, evaluation={"at": [0.5]})
         facts = train(make_recipe(made), tmp_path / "run", device="cpu")

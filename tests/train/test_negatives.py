@@ -25,7 +25,8 @@ def recipe(material, **data):
     return made
 
 
-def test_a_run_goes_on_exactly_and_tells_how_many(material, tmp_path):
+@pytest.mark.slow
+def test_a_run_resumes_exactly_and_tells_how_many(material, tmp_path):
     made = make_recipe(recipe(material))
     with pytest.raises(Interrupted):
         train(made, tmp_path / "run", device="cpu", tell=stop_after(10))

@@ -174,6 +174,7 @@ class TestRun:
         assert reader.head.task == "span"
         assert build_model(make_recipe({**made, "model": str(folder / "model")})).head.bias.abs().max() > 0
 
+    @pytest.mark.slow
     def test_interrupted_it_ends_with_the_same_weights(self, ran, tmp_path):
         made, folder, _, _ = ran
 
@@ -318,6 +319,7 @@ class TestWarmUp:
         assert set(new) == {"head.nsp.weight", "head.nsp.bias", "pooler.weight", "pooler.bias"}
         assert torch.equal(again.head.bias, model.head.bias)
 
+    @pytest.mark.slow
     def test_warm_up_moves_nothing_else_and_ends_when_flat(self, bare, prepared):
         model = load(bare)
         names = add_heads(model)

@@ -339,6 +339,7 @@ def test_toml_reads_back_as_the_same_recipe(tmp_path_factory, given_table):
     assert again.to_toml() == recipe.to_toml()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(recipes(), recipes())
 def test_differences(one, other):

@@ -142,9 +142,9 @@ class TestEncoders:
         ("tuning", "within"),
         [
             ({"kind": "adapters", "size": 4}, True),
-            ({"kind": "lora", "rank": 2}, True),
+            pytest.param({"kind": "lora", "rank": 2}, True, marks=pytest.mark.slow),
             ({"kind": "freeze", "layers": 1}, False),
-            ({"kind": "freeze", "layers": 0, "norms": "above"}, False),
+            pytest.param({"kind": "freeze", "layers": 0, "norms": "above"}, False, marks=pytest.mark.slow),
         ],
     )
     def test_on_a_tuned_encoder(self, lively, tmp_path, tuning, within):

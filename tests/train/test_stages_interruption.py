@@ -36,6 +36,7 @@ def assert_same_runs(run, whole):
 
 
 class TestInterrupted:
+    @pytest.mark.slow
     def test_sigterm_in_every_part(self, lively, staged, tmp_path):
         recipe = make_recipe(frozen_table(lively, HEADS))
         place = tmp_path / "run"
@@ -51,6 +52,7 @@ class TestInterrupted:
         train(recipe, place, device="cpu")
         assert_same_runs(place, staged.folder)
 
+    @pytest.mark.slow
     def test_sigterm_at_the_last_step_of_a_part(self, lively, staged, tmp_path):
         """The part at hand is finished, and the next one stops at its first step."""
         recipe = make_recipe(frozen_table(lively, HEADS))

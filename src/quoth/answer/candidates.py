@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quoth.answer.best_pairs import best_pairs
 from quoth.answer.chunks import Chunk, chunks, log_probabilities
 from quoth.runtime.logits import Flags, Floats, Integers, SpanLogits
-from quoth.windows.columns import Windows
+from quoth.windows import Windows
 
 
 @dataclass(frozen=True, eq=False)

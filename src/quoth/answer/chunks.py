@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quoth.errors import QuothError, QuothWarning
 from quoth.runtime.logits import LARGEST, Flags, Floats, Integers, SpanLogits
-from quoth.windows.columns import Windows
+from quoth.windows import Windows
 
 CELLS = 400_000  # scores looked at together: small enough for the caches, large enough to hide Python
 NAMED = 20  # how many skipped windows a warning names

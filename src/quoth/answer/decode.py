@@ -28,7 +28,7 @@ from quoth.answer.candidates import Spans, merge_windows, no_spans, window_spans
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
 from quoth.errors import QuothError
 from quoth.runtime.logits import Floats, Integers, SpanLogits
-from quoth.windows.columns import Windows
+from quoth.windows import Windows
 
 Rule = Literal["devlin", "probability", "bertvision"]
 

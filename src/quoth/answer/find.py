@@ -11,11 +11,10 @@ import numpy as np
 
 from quoth.answer.answer import Answer
 from quoth.answer.decode import decode
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.search.retrieve import Passage, best_passages, split_passages, widened
-from quoth.windows.columns import Windows
-from quoth.windows.questions import iter_windows
+from quoth.windows import Windows, iter_windows
 
 if TYPE_CHECKING:
     from quoth.answer.reader import Progress, Reader

@@ -35,7 +35,7 @@ from quoth.answer.candidates import Spans, in_characters, no_spans, write
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
 from quoth.errors import QuothError
 from quoth.runtime.logits import Floats, Integers, SpanLogits
-from quoth.windows.columns import Windows
+from quoth.windows import Windows
 
 
 def pipeline_answers(

@@ -21,17 +21,15 @@ from quoth.answer.decode import Decoded, Rule, decode
 from quoth.answer.find import READ, Hit, SearchResult, find
 from quoth.answer.pipeline_inputs import Pair, pipeline_pairs
 from quoth.answer.pipeline_rule import pipeline_answers
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.hub import ModelFiles, find_model
 from quoth.runtime.batched import over_windows
 from quoth.runtime.load import load_runner
 from quoth.runtime.logits import SpanLogits
 from quoth.runtime.runner import Runner
-from quoth.windows.columns import Windows
-from quoth.windows.questions import make_windows
+from quoth.windows import Tokenizer, Windows, make_windows
 from quoth.windows.settings import window_settings
-from quoth.windows.tokenizer import Tokenizer
 
 GROUP = 2048  # questions of one call that are windowed and answered together: bounds memory for any number of them
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from quoth.answer.answer import Answer, finite_margins
 from quoth.answer.decode import Decoded
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.data.source import parse_json, read_source
 from quoth.errors import QuothError
 from quoth.files import atomic_file

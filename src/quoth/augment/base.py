@@ -9,8 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from quoth.data.dataset import Question
-from quoth.data.normalise import normalise
+from quoth.data import Question, normalise
 
 WORD = re.compile(r"\w+")
 LONGEST_STEM = 5  # letters: "populated" and "population" are one word here

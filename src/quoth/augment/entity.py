@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quoth.augment.base import WORD, Negative, Passage, gather, is_article, passages_of, stem
-from quoth.data.dataset import Question
+from quoth.data import Question
 
 TOKEN = re.compile(
     r"(?:[A-Z]\.)+(?=\s?\w|[,?;])|\b(?:St|Mt|Dr|Mr|Mrs|Jr|Sr)\.|\d+(?:[.,]\d+)*\w*|[^\W_]+(?:[-&][^\W_]+)*|[^\w\s]"

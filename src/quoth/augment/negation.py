@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from quoth.augment.base import Negative, Passage, gather, passages_of, stem
-from quoth.data.dataset import Question
+from quoth.data import Question
 
 WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 

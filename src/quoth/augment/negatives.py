@@ -13,7 +13,7 @@ from quoth.augment.base import Negative
 from quoth.augment.entity import entity
 from quoth.augment.negation import negation
 from quoth.augment.passages import lookalike, moved
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.errors import QuothError
 
 __all__ = ["MAKERS", "Negative", "as_squad", "entity", "lookalike", "make_negatives", "moved", "negation"]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from quoth.augment.base import WORD, Negative, Passage, content, gather, is_article, passages_of
+from quoth.data import Question
 from quoth.data.bm25 import weigh
-from quoth.data.dataset import Question
 
 DEPTH = 50  # how far down the ranking to look for a passage without the answer
 

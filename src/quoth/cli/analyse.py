@@ -15,11 +15,11 @@ from rich.console import Console
 from quoth.answer.record import Recorded, read_answers
 from quoth.cli.common import AsJson, read_dataset
 from quoth.config import read_table
-from quoth.data.dataset import Dataset
+from quoth.data import Dataset
 from quoth.errors import QuothError
 from quoth.files import read_json
-from quoth.report.plots import check_plots, plot_analysis, plot_curves
-from quoth.report.tables import print_analysis, print_curves
+from quoth.report import plot_analysis, plot_curves, print_analysis, print_curves
+from quoth.report.plots import check_plots
 from quoth.score.compare_runs import analyse_runs
 from quoth.score.curves import read_curves
 

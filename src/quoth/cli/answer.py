@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quoth.answer.decode import Decoded
+from quoth.answer import Decoded
 from quoth.cli.common import (
     AnswerTokens,
     AsJson,

@@ -12,10 +12,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from quoth.answer.find import READ, Hit, SearchResult
+from quoth.answer import Hit, SearchResult
+from quoth.answer.find import READ
 from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, load_reader, progress
 from quoth.errors import QuothError
-from quoth.search.documents import Document, read_documents
+from quoth.search import Document, read_documents
 
 
 def ask(

@@ -11,12 +11,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from quoth.answer.abstention import Abstention
-from quoth.answer.decode import Rule
+from quoth.answer import Abstention, Reader, Rule
 from quoth.answer.reader import Progress as Tell
-from quoth.answer.reader import Reader
-from quoth.data import read
-from quoth.data.dataset import Dataset
+from quoth.data import Dataset, read
 from quoth.errors import QuothError
 
 Data = Annotated[

@@ -12,15 +12,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from quoth.answer.abstention import check_storable, store_abstention
-from quoth.answer.calibration import (
+from quoth.answer import (
+    Decoded,
+    Reader,
     area_under_risk_coverage,
+    decode,
     expected_calibration_error,
     fit_calibration,
     risk_coverage,
+    store_abstention,
 )
-from quoth.answer.decode import Decoded, decode
-from quoth.answer.reader import Reader
+from quoth.answer.abstention import check_storable
 from quoth.cli.common import (
     AnswerTokens,
     AsJson,
@@ -36,15 +38,13 @@ from quoth.cli.common import (
     read_dataset,
     threshold_for,
 )
-from quoth.data.dataset import Dataset
+from quoth.data import Dataset
 from quoth.embedded import is_embedded
 from quoth.errors import QuothError
 from quoth.hub import find_model
-from quoth.score.cost import Cost
-from quoth.score.quality import span_quality
-from quoth.score.significance import bootstrap
+from quoth.score import Cost, bootstrap, span_quality
 from quoth.score.thresholds import Choices, choices, cross_fitted, fit_abstention
-from quoth.windows.columns import Windows
+from quoth.windows import Windows
 
 
 def evaluate(

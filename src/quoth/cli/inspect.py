@@ -16,12 +16,13 @@ from rich.table import Table
 from quoth.answer.abstention import KEY, stored_abstention
 from quoth.cli.common import AsJson
 from quoth.embedded import NAME, is_embedded
+from quoth.encoder import LayerShape, Shape, read_shape
 from quoth.encoder.families import family_of
-from quoth.encoder.shape import LayerShape, Shape, read_shape
 from quoth.errors import QuothError
 from quoth.files import read_json
 from quoth.hub import ONNX, ModelFiles, find_model
-from quoth.model.checkpoint import Checkpoint, Tensor, open_checkpoint
+from quoth.model import Checkpoint, open_checkpoint
+from quoth.model.checkpoint import Tensor
 from quoth.report.shapes import plot_shape
 from quoth.runtime.members import Ensemble, open_ensemble
 from quoth.runtime.onnx_runner import OnnxRunner

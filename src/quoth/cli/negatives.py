@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from quoth.augment.base import Negative
-from quoth.augment.negatives import as_squad, make_negatives
+from quoth.augment import Negative, as_squad, make_negatives
 from quoth.cli.common import AsJson, Data, read_dataset
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.files import write_json
 

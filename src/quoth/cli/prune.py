@@ -15,7 +15,7 @@ from quoth.cli.train import watch
 from quoth.config import set_key
 from quoth.embedded import is_embedded
 from quoth.errors import QuothError
-from quoth.model.checkpoint import open_checkpoint
+from quoth.model import open_checkpoint
 from quoth.recipes import find_recipe, recipe_names
 from quoth.score.quality import NAMES
 

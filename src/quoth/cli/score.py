@@ -16,9 +16,8 @@ from quoth.cli.common import AsJson
 from quoth.data import read
 from quoth.errors import QuothError
 from quoth.files import read_json
+from quoth.score import Scored, average_precisions, best_thresholds, compare, score_squad1, score_squad2
 from quoth.score.analysis import intervals
-from quoth.score.significance import compare
-from quoth.score.squad import Scored, average_precisions, best_thresholds, score_squad1, score_squad2
 
 
 def score(

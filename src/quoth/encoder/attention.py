@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from quoth.encoder.shape import LayerShape
 from quoth.encoder.steps import have_kernels, up_to_8
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 SLACK = 0.1  # windows share a bucket if the shortest lacks at most this part of the longest
 FLASH_LIMIT = 128  # the largest head size of which flash attention's tiles fit a multiprocessor

@@ -22,7 +22,7 @@ from quoth.encoder.shape import LayerShape, Shape
 from quoth.encoder.steps import check_activation, layer_norm, linear_activate, linear_add_norm
 from quoth.encoder.style import Style
 from quoth.errors import QuothError
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 
 class Embeddings(nn.Module):

@@ -26,27 +26,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from quoth.answer.abstention import Abstention, store_abstention
-from quoth.answer.reader import Reader
-from quoth.augment.negatives import as_squad, make_negatives
+from quoth.answer import Abstention, Reader, store_abstention
+from quoth.augment import as_squad, make_negatives
 from quoth.config import dump_toml, fill, nearest, read_table
-from quoth.data import read
-from quoth.data.dataset import Dataset
+from quoth.data import Dataset, read
 from quoth.errors import QuothError
 from quoth.experiments.card import Card, model_card
 from quoth.export.export import export
 from quoth.files import read_json, write_json, write_text
+from quoth.prune import PruneRecipe, make_prune_recipe, prune
 from quoth.prune.metrics import RoundMetrics
-from quoth.prune.recipe import PruneRecipe, make_prune_recipe
-from quoth.prune.schedule import prune
-from quoth.score.cost import hardware
-from quoth.score.quality import span_quality
+from quoth.score import hardware, span_quality
 from quoth.score.thresholds import Choices, choices, cross_fitted, fit_abstention
-from quoth.tasks.settings import Data, Negatives
+from quoth.tasks import Data, Negatives
+from quoth.train import Recipe, TrainMetrics, make_recipe, train
 from quoth.train.log import Tell
-from quoth.train.metrics import TrainMetrics
-from quoth.train.recipe import Recipe, make_recipe
-from quoth.train.run import train
 from quoth.train.run_folder import RunFolder
 
 TABLES = ("data", "teacher", "cut", "card")

@@ -17,10 +17,9 @@ from quoth.export.graph import Graph
 from quoth.export.outliers import Outliers
 from quoth.export.verify import Compute
 from quoth.hub import ModelFiles, find_model
-from quoth.model.loading import load
-from quoth.model.model import Model
+from quoth.model import Model, load
 from quoth.runtime.ensemble import Body, EnsembleRunner, load_ensemble
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from quoth.encoder.encoder import Embeddings, Encoder, Layer
+from quoth.encoder import Encoder
+from quoth.encoder.encoder import Embeddings, Layer
 from quoth.encoder.graph import Exportable
 from quoth.errors import QuothError
 from quoth.export.graph import Graph, plain

@@ -24,9 +24,9 @@ import onnx
 import torch
 
 from quoth._version import __version__
+from quoth.answer import Reader
 from quoth.answer.abstention import KEY, stored_abstention
-from quoth.answer.reader import Reader
-from quoth.data.dataset import Dataset
+from quoth.data import Dataset
 from quoth.errors import QuothError
 from quoth.export import verify
 from quoth.export.build import Subject, build, open_subject
@@ -37,10 +37,9 @@ from quoth.files import atomic_folder, write_json
 from quoth.hub import ONNX, ONNX_DATA, ModelFiles
 from quoth.model.checkpoint import FORMAT
 from quoth.runtime.onnx_runner import OnnxRunner
-from quoth.score.quality import span_quality
-from quoth.windows.packed import Packed
+from quoth.score import span_quality
+from quoth.windows import Packed, Tokenizer
 from quoth.windows.settings import window_settings
-from quoth.windows.tokenizer import Tokenizer
 
 APART = 4096  # bytes; larger tensors lie in a file of their own
 SAMPLE = 16  # windows of a dataset that are compared

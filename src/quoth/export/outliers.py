@@ -22,9 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from quoth.encoder.encoder import Encoder
-from quoth.windows.packed import Packed, pack
-from quoth.windows.tokenizer import Tokenizer
+from quoth.encoder import Encoder
+from quoth.windows import Packed, Tokenizer, pack
 
 UNITS, CHANNELS = 2, 4  # more made hardly a difference
 FACTOR = 3  # times the next range; below it little is gained, and each layer's part costs half a per cent of the time

@@ -9,7 +9,7 @@ import numpy as np
 
 from quoth.errors import QuothError
 from quoth.runtime.onnx_runner import OnnxRunner
-from quoth.windows.packed import Packed, pack
+from quoth.windows import Packed, pack
 
 TOLERANCE = 1e-4  # of logits, or of the largest of them where that is above 1
 LENGTHS = (8, 8, 9, 37, 37, 37, 128, 128, 300, 512)

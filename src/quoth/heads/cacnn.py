@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
 from quoth.heads.head import SpanOutput, States, Task, register_head
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 TILE = 32  # tokens of a window that are multiplied with its filters at a time
 

@@ -43,7 +43,7 @@ from quoth.heads.step import (
     side_by_side,
     stack,
 )
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 ENDS = ("linear", "attend")
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, Type
 
 from torch import Tensor, nn
 
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 Task = Literal["span", "class", "mlm"]
 States: TypeAlias = "Sequence[Tensor] | Tensor"

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from quoth.encoder.graph import Graph
 from quoth.heads.graph_maps import Maps, channel_norm, convolve, relu
 from quoth.heads.step import Form
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 GAP = 3  # rows of zeros between windows: as far as the highest filter, 7×7, looks
 ROWS = 1024  # on CUDA images are a multiple of it high, so that cuDNN meets few heights: it plans for each anew

@@ -17,7 +17,7 @@ from quoth.encoder.axes import FREE, HIDDEN, Axes
 from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
 from quoth.heads.head import SpanOutput, States, Task, register_head
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
 

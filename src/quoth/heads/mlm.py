@@ -17,13 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder import Shape, Style
 from quoth.encoder.axes import FREE, HIDDEN, Axes
-from quoth.encoder.shape import Shape
-from quoth.encoder.style import Style
 from quoth.errors import QuothError
 from quoth.heads.head import PretrainingOutput, States, Task, register_head
+from quoth.windows import Packed
 from quoth.windows.masked import Masked
-from quoth.windows.packed import Packed
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # by the encoder's names
     "gelu": F.gelu,

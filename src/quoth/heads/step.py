@@ -18,7 +18,7 @@ from quoth.encoder.steps import have_kernels
 from quoth.errors import QuothError
 from quoth.heads.head import Task
 from quoth.heads.line import WORDS, Argument
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 SIGMA = 1e-3  # of the weights that BERTVision draws
 

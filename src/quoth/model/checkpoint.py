@@ -16,10 +16,9 @@ from safetensors import SafetensorError, safe_open
 
 from quoth.config import fill
 from quoth.embedded import ONLY_ANSWERS, is_embedded
+from quoth.encoder import Family, Shape, Style
 from quoth.encoder.families import family_of, is_known
-from quoth.encoder.families.family import Family, translate
-from quoth.encoder.shape import Shape
-from quoth.encoder.style import Style
+from quoth.encoder.families.family import translate
 from quoth.errors import QuothError
 from quoth.files import read_json
 from quoth.hub import DELTA, ONNX, ModelFiles, find_model

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.heads import build_head
 from quoth.model.checkpoint import Checkpoint, open_checkpoint

@@ -9,13 +9,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Encoder
 from quoth.encoder.families import family_of
 from quoth.errors import QuothError
-from quoth.heads.head import Head, Output, ReadsFirstTokens, ReadsMaskedTokens, ReadsTokens, States
+from quoth.heads import Head
+from quoth.heads.head import Output, ReadsFirstTokens, ReadsMaskedTokens, ReadsTokens, States
 from quoth.model.checkpoint import Base
 from quoth.tune import Tuning
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from quoth.model.model import Model
 from quoth.model.saving import hugging_face_kind
 from quoth.model.tuned import trainable
 from quoth.model.weights import write_weights
-from quoth.tune.lora import LoRA
+from quoth.tune import LoRA
 
 # Not "QUESTION_ANS" for spans: peft's class for that (0.21) drops token_type_ids on the way to the model, so that its
 # answers are others. Without a task peft hands everything on.

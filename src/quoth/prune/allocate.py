@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.encoder.shape import Shape
+from quoth.encoder import Shape
 from quoth.errors import QuothError
 from quoth.prune.cost import Cost, betas
 from quoth.prune.dimensions import sizes, with_sizes

@@ -15,9 +15,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from quoth.encoder.shape import Shape
+from quoth.encoder import Shape
 from quoth.errors import QuothError
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.prune.cost import Cost
 from quoth.prune.cut import rebuild
 from quoth.prune.dimensions import axes, check, sizes, with_sizes

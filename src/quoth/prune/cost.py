@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from quoth.encoder.shape import Shape
+from quoth.encoder import Shape
 from quoth.errors import QuothError
 from quoth.prune.dimensions import sizes, with_sizes
 

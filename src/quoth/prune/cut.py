@@ -12,12 +12,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from quoth.encoder import Encoder, Shape
 from quoth.encoder.axes import Alpha, Keep
-from quoth.encoder.encoder import Encoder
-from quoth.encoder.shape import Shape
 from quoth.errors import QuothError
 from quoth.heads import build_head
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.prune.dimensions import along, axes, check, sizes, with_sizes
 from quoth.prune.gates import Gates, gated_weights, kept_by
 

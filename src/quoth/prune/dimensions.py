@@ -20,11 +20,11 @@ from typing import Any
 
 from torch import Tensor
 
+from quoth.encoder import LayerShape, Shape
 from quoth.encoder.axes import FREE, Axis, Prunable
 from quoth.encoder.axes import HIDDEN as H
-from quoth.encoder.shape import LayerShape, Shape
 from quoth.errors import QuothError
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.tune import can_merge, inserted
 
 KINDS = {"h": "hidden", "a": "heads", "k": "key", "v": "value", "f": "ffn"}  # the names in `Shape` and `LayerShape`

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.encoder.device import Device
-from quoth.model.model import Model
+from quoth.encoder import Device
+from quoth.model import Model
 from quoth.prune.gates import gated
 from quoth.prune.penalty import L0, L1
 from quoth.tasks.examples import Batches

@@ -19,10 +19,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from quoth.encoder import Shape
 from quoth.encoder.axes import Alpha, Keep
-from quoth.encoder.shape import Shape
 from quoth.errors import QuothError
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.prune.dimensions import along, axes, check, read_kinds, sizes
 from quoth.prune.norm import KeptNorm
 

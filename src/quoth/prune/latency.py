@@ -21,14 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from quoth.encoder import Device, LayerShape, Shape, Style
 from quoth.encoder.attention import make_plan
-from quoth.encoder.device import Device
 from quoth.encoder.encoder import Layer
-from quoth.encoder.shape import LayerShape, Shape
 from quoth.encoder.steps import linear_activate, linear_add_norm
-from quoth.encoder.style import Style
 from quoth.errors import QuothError
-from quoth.windows.packed import pack
+from quoth.windows import pack
 
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the sizes of the model, at which blocks are timed
 PASSES = 5  # over the whole table, so that a moment of other load does not fall on one block alone

@@ -21,8 +21,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from quoth.encoder import Shape
 from quoth.encoder.axes import Alpha
-from quoth.encoder.shape import Shape
 from quoth.prune.gates import Gates
 
 LOW, HIGH, TEMPERATURE = -0.1, 1.1, 2 / 3  # ξ, ζ, τ

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quoth.encoder.shape import Shape
+from quoth.encoder import Shape
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.prune.baselines import drop_layers, layers_kept
 from quoth.prune.cost import Cost, Flops, Parameters
 from quoth.prune.dimensions import check, sizes, with_sizes

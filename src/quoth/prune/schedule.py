@@ -29,12 +29,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from quoth.config import fill
-from quoth.encoder.device import Device
+from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.files import atomic_file, read_json, write_json, write_text
-from quoth.model.loading import load
-from quoth.model.model import Model
-from quoth.model.saving import save
+from quoth.model import Model, load, save
 from quoth.prune.baselines import drop_layers, factorise
 from quoth.prune.hpo import need_optuna
 from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMetrics
@@ -43,20 +41,21 @@ from quoth.prune.recipe import PruneRecipe, read_prune_recipe
 from quoth.prune.shrink import Workbench, shrink
 from quoth.prune.teacher import find_teacher
 from quoth.prune.trials import search_gates
+from quoth.tasks import Task, prepare, task_of
 from quoth.tasks.seeds import seed_of
-from quoth.tasks.task import Task, check_head, prepare, probe, task_of
+from quoth.tasks.task import check_head, probe
+from quoth.train import Interrupted, Status, warm_up
 from quoth.train.distillation import Distillation, View
 from quoth.train.fine_tuning import FineTuning, set_dropout
 from quoth.train.guard import Stop, exact
-from quoth.train.log import Status, Tell
+from quoth.train.log import Tell
 from quoth.train.loop import Loop, make_batches
 from quoth.train.metrics import FILE, read_metrics, to_json, write_metrics
 from quoth.train.resume import remove_checkpoints, save_tensors
 from quoth.train.run import make_accelerator
 from quoth.train.run_folder import RunFolder
-from quoth.train.training import Interrupted, Training
-from quoth.train.warm_up import warm_up
-from quoth.windows.packed import Packed
+from quoth.train.training import Training
+from quoth.windows import Packed
 
 PROBE = 2048  # windows at most, evenly spread over the data, on which losses are compared
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from quoth.encoder.axes import Alpha
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.prune.gates import Gates, Statistics, gated, kept_by
 from quoth.tasks.task import all_logits
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 
 @dataclass(frozen=True)

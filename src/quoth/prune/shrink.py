@@ -10,10 +10,10 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from quoth.encoder import Device
 from quoth.encoder.axes import Keep
-from quoth.encoder.device import Device
 from quoth.files import atomic_file
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.prune.allocate import allocate
 from quoth.prune.baselines import drop_layers, layers_for, uniform, untrained
 from quoth.prune.cost import Cost, betas
@@ -24,8 +24,9 @@ from quoth.prune.metrics import CutMetrics
 from quoth.prune.penalty import L0, L1, make_penalty
 from quoth.prune.recipe import PruneRecipe
 from quoth.prune.shift import norm_shift
+from quoth.tasks import Task
 from quoth.tasks.examples import Batches
-from quoth.tasks.task import Task, mean_loss
+from quoth.tasks.task import mean_loss
 from quoth.train.distillation import Distillation, View
 from quoth.train.guard import Stop
 from quoth.train.log import Tell

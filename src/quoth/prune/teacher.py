@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from quoth.errors import QuothError
-from quoth.model.checkpoint import open_checkpoint, place
-from quoth.model.loading import load
-from quoth.model.model import Model
+from quoth.model import Model, load, open_checkpoint
+from quoth.model.checkpoint import place
 from quoth.prune.dimensions import read_kinds
 from quoth.prune.recipe import PruneRecipe
 from quoth.runtime.members import same_tokens

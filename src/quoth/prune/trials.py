@@ -24,8 +24,8 @@ from quoth.prune.hpo import Row, Study, open_study
 from quoth.prune.metrics import PruneMetrics
 from quoth.prune.recipe import GateSettings, PruneRecipe
 from quoth.prune.shrink import Workbench
-from quoth.tasks.task import Task
-from quoth.train.training import Interrupted
+from quoth.tasks import Task
+from quoth.train import Interrupted
 
 PART, MOST = 0.1, 2048  # of the questions or rows, held out
 

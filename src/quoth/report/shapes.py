@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from quoth.encoder.shape import Shape
+from quoth.encoder import Shape
 from quoth.report.plots import check_plots, plain, write
 
 PANELS = {"ffn": "feed-forward size", "heads": "heads", "key": "key size", "value": "value size"}

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from quoth.windows.batches import by_length
-from quoth.windows.columns import Windows
-from quoth.windows.packed import Packed
+from quoth.windows import Packed, Windows, by_length
 
 Compute = Callable[[Packed[np.ndarray]], Sequence[np.ndarray]]
 

@@ -19,21 +19,20 @@ import numpy as np
 import torch
 
 from quoth._version import __version__
-from quoth.encoder.device import Device
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Device, Encoder
 from quoth.errors import QuothError
 from quoth.files import atomic_folder, write_json
-from quoth.heads.head import Head, ReadsTokens
-from quoth.model.checkpoint import FORMAT, Checkpoint, open_checkpoint
-from quoth.model.loading import check, empty, load
-from quoth.model.model import Model
-from quoth.model.saving import save
+from quoth.heads import Head
+from quoth.heads.head import ReadsTokens
+from quoth.model import Checkpoint, Model, load, open_checkpoint, save
+from quoth.model.checkpoint import FORMAT
+from quoth.model.loading import check, empty
 from quoth.model.weights import read_tensors
 from quoth.runtime.combine import How, check_how, combine
 from quoth.runtime.logits import SpanLogits
 from quoth.runtime.members import check_together, open_ensemble
 from quoth.tune import inserted
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 Known = dict[tuple[Any, ...], Encoder]
 

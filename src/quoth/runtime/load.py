@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from quoth.encoder.families import FAMILIES
+from quoth.encoder import FAMILIES
 from quoth.errors import QuothError
 from quoth.files import read_json
 from quoth.hub import ONNX, ModelFiles

@@ -18,10 +18,11 @@ from typing import Any
 from quoth.errors import QuothError
 from quoth.files import read_json
 from quoth.hub import ModelFiles, find_model
-from quoth.model.checkpoint import FORMAT, Checkpoint, open_checkpoint
+from quoth.model import Checkpoint, open_checkpoint
+from quoth.model.checkpoint import FORMAT
 from quoth.runtime.combine import How, check_how
+from quoth.windows import Tokenizer
 from quoth.windows.settings import window_settings
-from quoth.windows.tokenizer import Tokenizer
 
 RULES = ("normalizer", "pre_tokenizer", "model", "added_tokens")  # what of a tokenizer decides ids and spans
 

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from quoth.encoder.shape import Shape
+from quoth.encoder import Shape
 from quoth.errors import QuothError
 from quoth.runtime.combine import combine
 from quoth.runtime.logits import SpanLogits
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 TOKENS = 8192  # of a call: enough rectangles to keep the cores busy to the end
 RECTANGLE = 128  # tokens; on one core larger ones were no faster or slower

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 
 class Runner(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from quoth.encoder.device import Device
+from quoth.encoder import Device
 from quoth.errors import QuothError
-from quoth.model.model import Model
-from quoth.windows.packed import Packed
+from quoth.model import Model
+from quoth.windows import Packed
 
 MOST_TOKENS = 262_144  # a batch of a reader on a GPU
 

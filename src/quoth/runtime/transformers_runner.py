@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quoth.errors import QuothError
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 TOKENS = 2048
 

@@ -1,6 +1,6 @@
 """Official metrics, their intervals and significance, costs, error analysis. Runs on numpy alone."""
 
-from quoth.data.normalise import normalise
+from quoth.data import normalise
 from quoth.score.cost import Cost, file_bytes, hardware, peak_memory
 from quoth.score.glue import glue_score
 from quoth.score.quality import default_threshold, span_quality

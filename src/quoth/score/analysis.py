@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.calibration import (
+from quoth.answer import (
     Threshold,
     area_under_risk_coverage,
     best_threshold,
@@ -23,7 +23,7 @@ from quoth.answer.calibration import (
     risk_coverage,
 )
 from quoth.answer.record import Recorded
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.score.significance import RESAMPLES
 from quoth.score.slices import Slicing, percent, slice_scores, words
 from quoth.score.squad import Scored, score_squad2

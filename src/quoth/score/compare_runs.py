@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quoth.answer.record import Recorded
-from quoth.data.dataset import Dataset, Question
+from quoth.data import Dataset, Question
 from quoth.score.analysis import Outcome, lengths, outcome, run_facts
 from quoth.score.quality import default_threshold
 from quoth.score.significance import RESAMPLES, compare

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from quoth.answer.decode import Decoded
-from quoth.data.dataset import Dataset
+from quoth.answer import Decoded
+from quoth.data import Dataset
 from quoth.score.squad import Scored, best_thresholds, score_squad2
 
 # What people are shown of all scores, those of classes too (`quoth.score.glue`).

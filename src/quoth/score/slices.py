@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.score.significance import RESAMPLES, bootstrap
 from quoth.score.squad import Scored
 

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.abstention import Abstention
-from quoth.answer.calibration import best_threshold, fit_calibration
-from quoth.answer.decode import Decoded
-from quoth.data.dataset import Question
+from quoth.answer import Abstention, Decoded, best_threshold, fit_calibration
+from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.score.squad import Scored, score_squad2
 

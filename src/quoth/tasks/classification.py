@@ -16,23 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quoth.data.dataset import Question
-from quoth.data.glue import read_glue
-from quoth.data.read import read
-from quoth.encoder.device import Device
+from quoth.data import Question, read, read_glue
+from quoth.encoder import Device
 from quoth.errors import QuothError
-from quoth.model.model import Model
-from quoth.score.glue import accuracy, f1, glue_score
+from quoth.model import Model
+from quoth.score import glue_score
+from quoth.score.glue import accuracy, f1
 from quoth.tasks.examples import Examples, read_questions, split_groups
 from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
-from quoth.windows.batches import by_length
-from quoth.windows.columns import Windows
-from quoth.windows.packed import Packed
-from quoth.windows.questions import make_windows
+from quoth.windows import Packed, Tokenizer, Windows, by_length, make_windows
 from quoth.windows.sentences import make_pairs
-from quoth.windows.tokenizer import Tokenizer
 
 MAIN = ("acc", "mcc", "pearson", "f1")  # the first that the task has is its main score
 

@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.augment.negatives import make_negatives
-from quoth.data import read
-from quoth.data.dataset import Question, Version
+from quoth.augment import make_negatives
+from quoth.data import Question, read
+from quoth.data.dataset import Version
 from quoth.errors import QuothError
 from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
-from quoth.windows.columns import Windows
-from quoth.windows.packed import Packed
+from quoth.windows import Packed, Windows
 
 
 @dataclass(frozen=True)

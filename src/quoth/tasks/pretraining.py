@@ -16,20 +16,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.config import check_value
-from quoth.data.plain_text import read_paragraphs
-from quoth.encoder.device import Device
+from quoth.data import read_paragraphs
+from quoth.encoder import Device
 from quoth.errors import QuothError
-from quoth.heads.mlm import MlmHead, mlm_table
-from quoth.model.model import Model
+from quoth.heads import MlmHead
+from quoth.heads.mlm import mlm_table
+from quoth.model import Model
 from quoth.tasks.examples import Examples, split_groups
 from quoth.tasks.masking import MaskedFeed, Vocabulary, vocabulary
 from quoth.tasks.seeds import sample, seed_of
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
-from quoth.windows.batches import by_length
+from quoth.windows import Tokenizer, by_length
 from quoth.windows.masked import NOTHING
 from quoth.windows.nsp import make_neighbours
-from quoth.windows.tokenizer import Tokenizer
 
 Output = tuple[Tensor, Tensor | None]  # logits of words (m, vocab), of NSP (n, 2) or None
 

@@ -13,25 +13,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quoth.answer.decode import decode
-from quoth.answer.reader import Reader
+from quoth.answer import Reader, decode
 from quoth.answer.record import write_answers
-from quoth.data import read
-from quoth.data.dataset import Dataset, Question, Report, Version
-from quoth.encoder.device import Device
+from quoth.data import Dataset, Question, Report, read
+from quoth.data.dataset import Version
+from quoth.encoder import Device
 from quoth.encoder.steps import have_kernels
 from quoth.errors import QuothError
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.runtime.logits import SpanLogits
 from quoth.runtime.torch_runner import TorchRunner
-from quoth.score.quality import span_quality
+from quoth.score import span_quality
 from quoth.tasks.examples import Examples, read_questions, split_groups
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, register_task, windows_of
-from quoth.windows.labels import span_labels
-from quoth.windows.packed import Packed
-from quoth.windows.questions import make_windows
-from quoth.windows.tokenizer import Tokenizer
+from quoth.windows import Packed, Tokenizer, make_windows, span_labels
 
 Span = tuple[Tensor, Tensor]  # start and end logits, (T,) each
 

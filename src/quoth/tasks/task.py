@@ -16,17 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from quoth.config import check_value, nearest
-from quoth.encoder.device import Device
+from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.heads import build_head
-from quoth.model.model import Model
+from quoth.model import Model
 from quoth.tasks.examples import Batches, Examples, Feed
 from quoth.tasks.seeds import seed_of
 from quoth.tasks.settings import Data
-from quoth.windows.batches import by_length
-from quoth.windows.columns import Windows
-from quoth.windows.packed import Packed
-from quoth.windows.tokenizer import Tokenizer
+from quoth.windows import Packed, Tokenizer, Windows, by_length
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from quoth.model.loading import load
-from quoth.model.model import Model
-from quoth.model.tuned import apply
-from quoth.tasks.task import check_head, task_of
+from quoth.model import Model, apply, load
+from quoth.tasks import task_of
+from quoth.tasks.task import check_head
 from quoth.train.fine_tuning import set_dropout
 from quoth.train.recipe import Recipe
 from quoth.tune import build_tuning

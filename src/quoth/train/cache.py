@@ -21,13 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.encoder.device import Device
+from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.files import atomic_folder, read_json, write_json
-from quoth.model.model import Model
-from quoth.windows.batches import by_length
-from quoth.windows.columns import Windows
-from quoth.windows.packed import Packed
+from quoth.model import Model
+from quoth.windows import Packed, Windows, by_length
 
 PLACE, STATES, ABOUT = "cache", "states.bin", "cache.json"
 TRAINING, EVALUATION = 0, 1  # parts of the rows

@@ -18,12 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quoth.config import check_value
+from quoth.encoder import Device, Shape
 from quoth.encoder.axes import Alpha, Keep
-from quoth.encoder.device import Device
-from quoth.encoder.shape import Shape
-from quoth.model.model import Model
-from quoth.tasks.task import Task
-from quoth.windows.packed import Packed
+from quoth.model import Model
+from quoth.tasks import Task
+from quoth.windows import Packed
 
 
 @dataclass(frozen=True)

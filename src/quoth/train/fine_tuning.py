@@ -13,16 +13,16 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor
 
+from quoth.encoder import Device, Encoder
 from quoth.encoder.attention import Attention
-from quoth.encoder.device import Device
-from quoth.encoder.encoder import Embeddings, Encoder, Layer
-from quoth.model.model import Model
+from quoth.encoder.encoder import Embeddings, Layer
+from quoth.model import Model
+from quoth.tasks import Task
 from quoth.tasks.examples import Batches
 from quoth.tasks.seeds import seed_of
-from quoth.tasks.task import Task
 from quoth.train.loop import Group
 from quoth.train.settings import Optimisation
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 Loss = Callable[[Packed[Any], Tensor], Tensor]
 """The loss of a batch and its labels, summed over windows."""

@@ -16,19 +16,18 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from quoth.encoder.device import Device
-from quoth.encoder.shape import Shape
+from quoth.encoder import Device, Shape
 from quoth.errors import QuothError
 from quoth.heads import build_head
 from quoth.heads.step import stack
-from quoth.model.model import Model
+from quoth.model import Model
+from quoth.tasks import Task
 from quoth.tasks.examples import Batches
 from quoth.tasks.seeds import seed_of
-from quoth.tasks.task import Task
 from quoth.train.cache import TRAINING, Cache
 from quoth.train.loop import Group
 from quoth.train.settings import Frozen
-from quoth.windows.packed import Packed
+from quoth.windows import Packed
 
 
 def make_heads(frozen: Frozen, shape: Shape, seed: int) -> dict[str, Any]:

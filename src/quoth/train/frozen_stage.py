@@ -17,17 +17,13 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from quoth.encoder.device import Device
+from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.heads.layer_weights import LayerWeights
-from quoth.model.base import weights_hash
-from quoth.model.checkpoint import open_checkpoint
-from quoth.model.loading import load
-from quoth.model.model import Model
-from quoth.model.saving import save
-from quoth.model.tuned import apply
+from quoth.model import Model, apply, load, open_checkpoint, save, weights_hash
+from quoth.tasks import Evaluated, Task
 from quoth.tasks.examples import Batches
-from quoth.tasks.task import Evaluated, Task, check_head, windows_of
+from quoth.tasks.task import check_head, windows_of
 from quoth.train.cache import EVALUATION, Cache, Plan, fill_cache, remove_cache
 from quoth.train.frozen_heads import FrozenHeads, Shared, make_heads
 from quoth.train.guard import Stop
@@ -46,7 +42,7 @@ from quoth.train.recipe import Recipe
 from quoth.train.resume import remove_checkpoints
 from quoth.train.training import Interrupted, Training
 from quoth.tune import Freeze, inserted
-from quoth.windows.batches import by_length
+from quoth.windows import by_length
 
 ENCODER = "encoder"  # the name under which the encoder's own head is scored beside the others
 ROWS = 4096  # of a cache, scored together

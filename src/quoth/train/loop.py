@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from quoth.errors import QuothError
 from quoth.train.optimiser import learning_rate_at, make_optimiser
 from quoth.train.settings import OptimiserSettings
-from quoth.windows.batches import Batches
+from quoth.windows import Batches
 
 BATCH_TOKENS = 8192  # a step, where the recipe names neither tokens nor windows
 

@@ -14,8 +14,8 @@ import torch
 from quoth._version import __version__
 from quoth.config import fill
 from quoth.files import read_json, write_json
-from quoth.model.model import Model
-from quoth.score.cost import file_bytes, hardware, peak_memory
+from quoth.model import Model
+from quoth.score import file_bytes, hardware, peak_memory
 from quoth.train.loop import Loop
 from quoth.train.recipe import Recipe
 

@@ -23,9 +23,10 @@ from quoth.config import fill
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json, write_text
 from quoth.heads.layer_weights import LayerWeights
-from quoth.model.saving import save
+from quoth.model import save
+from quoth.tasks import Evaluated, Task, prepare
 from quoth.tasks.examples import Batches
-from quoth.tasks.task import Evaluated, Task, check_head, prepare
+from quoth.tasks.task import check_head
 from quoth.train.build import build_model
 from quoth.train.fine_tuning import FineTuning
 from quoth.train.frozen_stage import check_stages, run_stages, snapshots_for

@@ -14,11 +14,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from quoth.encoder.device import Device
+from quoth.encoder import Device
 from quoth.errors import QuothError
-from quoth.model.model import Model
+from quoth.model import Model
+from quoth.tasks import Task
 from quoth.tasks.examples import Batches
-from quoth.tasks.task import Task
 from quoth.train.loop import Group, Loop
 from quoth.train.settings import Optimisation
 

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Encoder
 from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
 from quoth.tune.freeze import Freeze

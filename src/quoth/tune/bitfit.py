@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Encoder
 from quoth.tune.tuning import register_tuning
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.tune.tuning import Norms, check_one_of, check_whole, register_tuning
 

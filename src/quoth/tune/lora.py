@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.tune.tuning import check_one_of, check_whole, register_tuning
 

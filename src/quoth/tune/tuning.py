@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 
-from quoth.encoder.encoder import Encoder
+from quoth.encoder import Encoder
 from quoth.encoder.graph import Foldable
 from quoth.errors import QuothError
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.windows.columns import Windows
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.windows.columns import Windows
 from quoth.windows.tokenizer import Encoded, Template

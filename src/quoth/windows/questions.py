@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from quoth.data.dataset import Question
+from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.windows.columns import Windows, concatenate
 from quoth.windows.layout import Pool, Rule, make_plan

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from quoth.data.dataset import Sentences
+from quoth.data import Sentences
 from quoth.errors import QuothError
 from quoth.windows.columns import Windows
 from quoth.windows.tokenizer import Tokenizer
