@@ -5,20 +5,26 @@
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .venv-demo
+PLAIN ?= .venv-plain
+# A worker a core, so a thread a worker.
 PIP := $(VENV)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt
 CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Quoth needs Python 3.11 or newer; set PYTHON=…")'
 
-.PHONY: demo test test-slow check lint types imports format clean
+.PHONY: demo test test-plain test-slow check lint types imports format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/quoth ask "Who made a copy of the watch?" examples/longitude.txt
 	$(DEMO)/bin/python examples/demo.py
 
 test: $(VENV)/.ready
-	$(VENV)/bin/python -m pytest -n auto --dist loadfile -m "not slow"
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n auto --dist loadfile -m "not slow"
+
+# What needs no torch, in a plain install; with PYTHON= on any version, such as the newest.
+test-plain: $(PLAIN)/.ready
+	OMP_NUM_THREADS=1 $(PLAIN)/bin/python -m pytest -n auto --dist loadfile -m "not slow" $(addprefix tests/,data augment windows search score answer)
 
 test-slow: $(VENV)/.ready
-	$(VENV)/bin/python -m pytest -n auto --dist loadfile -m slow
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n auto --dist loadfile -m slow
 
 check: lint types imports
 
@@ -53,5 +59,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PIP) -e '.[test]'
 	touch $@
 
+$(PLAIN)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c $(CHECK)
+	$(PYTHON) -m venv $(PLAIN)
+	$(PLAIN)/bin/pip --disable-pip-version-check install --quiet -e . pytest pytest-xdist hypothesis scipy scikit-learn
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(DEMO) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) $(PLAIN) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

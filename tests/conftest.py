@@ -5,14 +5,41 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from quoth.cli import main
 
-pytest_plugins = ["support.tokenizers_by_kind", "support.tuning", "support.exported"]
+TORCH = find_spec("torch") is not None  # `make test-plain` runs without it
+NEEDS_TORCH = (
+    "import torch",
+    "import transformers",
+    "support.exporting",
+    "quoth.runtime.ensemble",
+    "minilm",
+    "span_model",
+)
+pytest_plugins = ["support.tokenizers_by_kind", *(["support.tuning", "support.exported"] if TORCH else [])]
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # for the tests of kernels
+if TORCH:
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")  # for the tests of kernels
+
+
+def needs_torch(path: Path) -> bool:
+    """Whether a test file cannot be run in a plain install."""
+    return path.name.startswith("test_") and any(word in path.read_text() for word in NEEDS_TORCH)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return True if not TORCH and collection_path.is_file() and needs_torch(collection_path) else None
+
+
+def pytest_report_header() -> list[str]:
+    left_out = (
+        [] if TORCH else sorted(path.name for path in Path(__file__).parent.rglob("test_*.py") if needs_torch(path))
+    )
+    return [f"torch is not installed; left out: {', '.join(left_out)}"] if left_out else []
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +74,8 @@ def span_model(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cli(capsys, monkeypatch):
     """The command line inside this process, which spares the seconds of importing torch; on the CPU."""
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    if TORCH:
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["quoth", *map(str, arguments)])

@@ -27,9 +27,7 @@ from quoth.model.model import Model
 from quoth.tasks.span import SpanTask
 from quoth.train.training import EVERY
 from quoth.tune.adapters import Adapters
-from quoth.tune.bitfit import BitFit
-from quoth.tune.freeze import Freeze
-from quoth.tune.full import Full
+from quoth.tune.freeze import BitFit, Freeze, Full
 from quoth.tune.lora import LoRA
 from quoth.tune.tuning import Tuning
 

@@ -94,10 +94,8 @@ def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
     if kind is Any:
         return value
     origin = get_origin(kind)
-    if origin in (Union, UnionType):  # `int | None`
-        if value is None and NoneType in get_args(kind):
-            return None
-        return _convert(next(k for k in get_args(kind) if k is not NoneType), value, where, key)
+    if origin in (Union, UnionType):
+        return _convert_union(get_args(kind), value, where, key)
     if origin is Literal:
         if value not in get_args(kind):
             choices = ", ".join(map(str, get_args(kind)))
@@ -118,6 +116,20 @@ def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
 
 
 Override = Callable[[dict[str, Any], str], None]
+
+
+def _convert_union(kinds: Sequence[Any], value: Any, where: str, key: str) -> Any:
+    """The first alternative that takes the value; the error is that of the first one."""
+    if value is None and NoneType in kinds:
+        return None
+    errors = []
+    for kind in kinds:
+        if kind is not NoneType:
+            try:
+                return _convert(kind, value, where, key)
+            except QuothError as error:
+                errors.append(error)
+    raise errors[0]
 
 
 def read_table(path: str | Path, words: Sequence[str] = (), override: Override | None = None) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""Files are written whole or not at all: to a neighbour first, then moved into place."""
+"""Files are written whole or not at all: to a neighbour first, then moved into place. A name in .gz is compressed."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,16 +18,26 @@ from quoth.errors import QuothError
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; move it onto `path` if the block ends well, else remove it."""
+    """Yield a temporary path; what is written there becomes `path` if the block ends well, else nothing changes.
+
+    A symbolic link stays, and the file that it leads to is replaced. A pipe or a device is written to as it is.
+    """
     path = Path(path)
-    _make_parent(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    straight = _is_stream(path)
+    target = path if straight else Path(os.path.realpath(path))
+    make_parent(target)
+    folder = tempfile.gettempdir() if straight else target.parent
+    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".part")
     os.close(handle)
     part = Path(name)
     try:
         yield part
-        part.chmod(0o666 & ~_umask())
-        part.replace(path)
+        if straight:
+            with part.open("rb") as source, path.open("wb") as stream:
+                shutil.copyfileobj(source, stream)
+        else:
+            part.chmod(0o666 & ~umask())
+            part.replace(target)
     except OSError as error:  # a full disk does not say of which file, and the temporary name is of no use to a user
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
@@ -33,41 +45,21 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
             part.unlink()
 
 
-@contextmanager
-def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it becomes `path` if the block ends well.
-
-    An existing folder is replaced only if it is empty or a model folder that Quoth or transformers wrote.
-    """
-    path = Path(path)
-    _make_parent(path)
-    if path.exists() and not _replaceable(path):
-        raise QuothError(f"{path}: exists and is not a model folder; choose another place or remove it first")
-    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    try:
-        yield part
-        part.chmod(0o777 & ~_umask())
-        for file in part.iterdir():  # safetensors writes files that only their owner may read
-            if file.is_file():
-                file.chmod(0o666 & ~_umask())
-        old = part.with_suffix(".old")
-        if path.exists():
-            path.rename(old)
-        part.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
 def write_text(path: str | Path, text: str) -> None:
     """Write `text` to `path` atomically, as UTF-8 with plain line ends."""
+    data = text.encode("utf-8", "replace")
     with atomic_file(path) as part:
-        part.write_text(text, encoding="utf-8", newline="\n")
+        part.write_bytes(gzip.compress(data, mtime=0) if Path(path).suffix == ".gz" else data)
 
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write `value` to `path` atomically, as readable JSON."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 does not have and JSON's \u escapes do
+        text = json.dumps(value, indent=2)
+    write_text(path, text + "\n")
 
 
 def read_json(path: str | Path) -> Any:
@@ -79,25 +71,34 @@ def read_json(path: str | Path) -> Any:
         raise QuothError(f"{path}: no such file") from None
     except OSError as error:
         raise QuothError(f"{path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except RecursionError:
+        raise QuothError(f"{path}: not valid JSON (nested too deeply)") from None
+    except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
         raise QuothError(f"{path}: not valid JSON ({error})") from None
 
 
-def _make_parent(path: Path) -> None:
+def make_parent(path: Path) -> None:
+    """Make the folder that a file or folder is to lie in."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise QuothError(f"{path.parent}: is not a folder, so {path.name} cannot be written there") from None
 
 
-def _replaceable(path: Path) -> bool:
-    if not path.is_dir():
-        return False
-    names = {entry.name for entry in path.iterdir()}
-    return not names or bool(names & {"quoth.json", "config.json"})
-
-
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files of this process do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a pipe or a device; refuse a folder and a socket."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # it does not exist yet
+        return False
+    if stat.S_ISDIR(mode) or stat.S_ISSOCK(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a socket"
+        raise QuothError(f"{path}: is {what}, so no file can be written there; choose another place")
+    return not stat.S_ISREG(mode) or path.is_relative_to("/dev") or path.is_relative_to("/proc")

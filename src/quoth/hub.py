@@ -13,16 +13,8 @@ from pathlib import Path, PurePosixPath
 from quoth.embedded import embedded_folder, is_embedded
 from quoth.errors import QuothError
 from quoth.files import read_json
+from quoth.folders import TOKENIZER_FILES, recover
 
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "spiece.model",
-)
 DESCRIPTIONS = ("quoth.json", "config.json")
 DELTA = "delta.safetensors"  # only what was trained; quoth.json names the base that the rest comes from
 ONNX = "model.onnx"  # what `quoth export` writes; a folder may have it alone, or beside its weights
@@ -60,6 +52,7 @@ def find_model(source: str | Path | None) -> ModelFiles:
     None, or the word "embedded" where no folder has that name, is the reader that ships with Quoth.
     """
     place = str(embedded_folder() if is_embedded(source) else source)
+    recover(Path(place))
     return _find(place, _from_folder(Path(place)) if Path(place).is_dir() else _from_hub(place))
 
 
@@ -122,21 +115,14 @@ def _from_folder(folder: Path) -> Fetch:
 
 
 def _from_hub(source: str) -> Fetch:
-    from huggingface_hub import hf_hub_download  # here, since it takes long to import
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import errors, hf_hub_download  # here, since it takes long to import
 
     if source.startswith((".", "/", "~")) or source.count("/") > 1 or source.endswith(".json"):
         raise QuothError(f"{source}: no such file or folder")
 
     try:
         alone = _complete(source)  # then the hub is not asked at all: no waiting where there is no network
-    except HFValidationError:
+    except errors.HFValidationError:
         raise QuothError(f"{source}: neither a folder nor a hub id") from None
 
     def fetch(name: str) -> Path | None:
@@ -146,7 +132,7 @@ def _from_hub(source: str) -> Fetch:
             return cached
         try:
             return Path(hf_hub_download(source, name))
-        except LocalEntryNotFoundError:
+        except errors.LocalEntryNotFoundError:
             if _cached(source, *DESCRIPTIONS):
                 alone = True  # having waited for the hub once is enough
                 return None
@@ -154,11 +140,11 @@ def _from_hub(source: str) -> Fetch:
                 f"{source}: no such folder, and the hub cannot be reached or is switched off; "
                 "give a folder, or download the model first"
             ) from None
-        except EntryNotFoundError:
+        except errors.EntryNotFoundError:
             return None
-        except RepositoryNotFoundError:
+        except errors.RepositoryNotFoundError:
             raise QuothError(f"{source}: no such folder, and no such model on the hub (or it is private)") from None
-        except (HfHubHTTPError, OSError, json.JSONDecodeError) as error:
+        except (errors.HfHubHTTPError, OSError, json.JSONDecodeError) as error:
             raise QuothError(f"{source}: {name} could not be fetched from the hub ({error})") from None
 
     return fetch

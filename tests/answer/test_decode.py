@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quoth.answer import decode
-from quoth.answer.answer import Answer
 from quoth.answer.best_pairs import best_pairs, sliding_max
+from quoth.answer.decode import Answer
 from quoth.errors import QuothError, QuothWarning
 from quoth.runtime.logits import SpanLogits
 

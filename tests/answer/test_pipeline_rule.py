@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quoth.answer.answer import Answer
+from quoth.answer.decode import Answer
 from quoth.answer.pipeline_rule import pipeline_answers, word_spans
 from quoth.errors import QuothError, QuothWarning
 from quoth.runtime.logits import SpanLogits

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from answer.planted import planted_reader
+from quoth.answer import Reader
 from quoth.answer.abstention import Abstention
 from quoth.encoder.shape import LayerShape
 from support.exporting import make_folder, shape, with_tokenizer
@@ -25,7 +26,7 @@ def ask(cli, minilm, monkeypatch):
     """`quoth ask`, with a reader that answers "heron" where the texts have one."""
 
     def run(*arguments, stdin=None, null=0.0, abstention=None):
-        monkeypatch.setattr("quoth.cli.ask.load_reader", lambda *_: planted_reader(minilm, "heron", null, abstention))
+        monkeypatch.setattr(Reader, "load", lambda *_, **__: planted_reader(minilm, "heron", null, abstention))
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False))
         return cli("ask", "Which bird was kept there?", *arguments)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from quoth.data import read
 from quoth.data.check import place
 from quoth.data.dataset import Gold, Question, Report
-from quoth.data.hub_datasets import read_hub
+from quoth.data.read import read_hub
 from quoth.data.rows import read_csv, read_jsonl
 from quoth.data.squad import read_squad
 from quoth.errors import QuothError

@@ -61,7 +61,7 @@ def seeded(function, *arguments):
     ("rows", "width"), either([(1, 8), (37, 50), (5, 3000), (600_000, 8)], [(1, 8), (37, 50), (5, 3000)])
 )
 def test_bias_and_dropout(rows, width):
-    from quoth.encoder.kernels.bias_dropout import bias_dropout
+    from quoth.encoder.kernels.dropout import bias_dropout
 
     x, bias = draw(rows, width), draw(width, dtype=torch.float32)
     found, seed = seeded(bias_dropout, x, bias, 0.25)

@@ -10,10 +10,11 @@ import torch
 from onnx import helper
 
 from quoth import QuothError
+from quoth.encoder.graph import ONNXRUNTIME, Graph
 from quoth.encoder.shape import LayerShape
 from quoth.encoder.style import Style
 from quoth.export.export import export
-from quoth.export.graph import IR, ONNXRUNTIME, OPSET, Graph
+from quoth.export.graph import IR, OPSET, onnx_nodes
 from quoth.model import apply
 from quoth.model.loading import load
 from quoth.model.saving import save
@@ -85,7 +86,7 @@ def test_attention_as_onnxruntime_computes_it(heads, key, value):
     g = Graph()
     g.output("y", g.attention("q", "k", "v", heads))
     facts = helper.make_graph(
-        g.nodes,
+        onnx_nodes(g),
         "attention",
         [helper.make_tensor_value_info(name, 1, ["batch", "length", None]) for name in "qkv"],
         [helper.make_tensor_value_info("y", 1, None)],

@@ -26,7 +26,7 @@ from quoth.prune.gates import Gates, gated
 from quoth.tasks import TASKS
 from quoth.tasks.pretraining import Pretraining
 from quoth.tune.freeze import Freeze
-from quoth.windows.masked import NOTHING, Masked
+from quoth.windows.packed import NOTHING, Masked
 from tiny import SMALL, batch, hugging_face, random_windows
 
 LENGTHS = (9, 31, 2, 17)

@@ -15,9 +15,7 @@ from quoth.model.model import Model
 from quoth.model.tuned import merge, trained
 from quoth.tune import TUNINGS, build_tuning, inserted
 from quoth.tune.adapters import Adapters
-from quoth.tune.bitfit import BitFit
-from quoth.tune.freeze import Freeze
-from quoth.tune.full import Full
+from quoth.tune.freeze import BitFit, Freeze, Full
 from quoth.tune.lora import LoRA
 
 BERT_BASE_CASED = Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996)
@@ -82,7 +80,7 @@ class TestTables:
     @pytest.mark.parametrize(
         ("table", "line"),
         [
-            ({}, "kind None is unknown .known: .*freeze, .*adapters, .*bitfit, .*lora"),
+            ({}, "kind None is unknown .known: .*freeze, .*bitfit, .*adapters, .*lora"),
             ({"kind": ["full"]}, "is unknown"),
             ({"kind": "adaptor"}, "kind 'adaptor' is unknown; did you mean adapters"),
             ({"kind": "freeze"}, "tuning: freeze: layers is missing"),

@@ -19,15 +19,13 @@ from quoth.encoder.encoder import Encoder
 from quoth.encoder.shape import Shape
 from quoth.heads.linear import ClassHead, SpanHead
 from quoth.model import apply
-from quoth.model.base import weights_hash
 from quoth.model.loading import load
 from quoth.model.model import Model
 from quoth.model.saving import save
 from quoth.model.tuned import merge, trained
+from quoth.model.weights import weights_hash
 from quoth.tune.adapters import Adapters
-from quoth.tune.bitfit import BitFit
-from quoth.tune.freeze import Freeze
-from quoth.tune.full import Full
+from quoth.tune.freeze import BitFit, Freeze, Full
 from quoth.tune.lora import LoRA
 
 ALL_TARGETS = ("query", "key", "value", "output", "up", "down")

@@ -11,16 +11,14 @@ from quoth import QuothError
 from quoth.encoder.encoder import Encoder
 from quoth.heads.linear import ClassHead, SpanHead
 from quoth.model import apply
-from quoth.model.base import weights_hash
 from quoth.model.loading import load
 from quoth.model.model import Model
 from quoth.model.saving import save
 from quoth.model.shared_base import SharedBase
 from quoth.model.tuned import merge
+from quoth.model.weights import weights_hash
 from quoth.tune.adapters import Adapters
-from quoth.tune.bitfit import BitFit
-from quoth.tune.freeze import Freeze
-from quoth.tune.full import Full
+from quoth.tune.freeze import BitFit, Freeze, Full
 from quoth.tune.lora import LoRA
 from tiny import batch, random_windows
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from quoth.answer.answer import Answer
 from quoth.answer.calibration import area_under_risk_coverage, fit_calibration, risk_coverage
+from quoth.answer.decode import Answer
 from quoth.answer.record import Recorded, read_answers
 from quoth.data import read
 from quoth.data.dataset import Question

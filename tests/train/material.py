@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -230,9 +231,17 @@ def stop_after(step, stage=None):
     return tell
 
 
+def change_state(folder, **changes):
+    """Change state.json of a checkpoint, and its hash."""
+    path = folder / "state.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    hashes = {**json.loads((folder / "hashes.json").read_text()), "state.json": sha256(path.read_bytes()).hexdigest()}
+    (folder / "hashes.json").write_text(json.dumps(hashes))
+
+
 def checkpoint(run):
-    """The state of the one checkpoint of a run, which is complete."""
-    (folder,) = (run / "checkpoints").iterdir()
+    """The state of the last checkpoint of a run, which is complete."""
+    folder = max((run / "checkpoints").iterdir())
     assert load_file(folder / "state.safetensors")
     return json.loads((folder / "state.json").read_text())
 

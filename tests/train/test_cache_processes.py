@@ -52,7 +52,7 @@ def test_two_processes(lively, tmp_path):
     path.write_text(made.to_toml())
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", "quoth"]
     words = [*launcher, "train", path, "--out", tmp_path / "two"]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment())
+    result = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=environment())
     assert result.returncode == 0, result.stderr
     assert (result.stdout + result.stderr).count("computing the states of 133 windows once") == 1
     train(made, tmp_path / "one", device="cpu")

@@ -12,7 +12,7 @@ from quoth.prune.baselines import drop_layers
 from quoth.prune.gates import gated
 from quoth.tasks import GlueTask, Pretraining, SpanTask
 from quoth.train.distillation import Distillation, DistillationLoss, View
-from quoth.windows.masked import Masked
+from quoth.windows.packed import Masked
 from train.material import CPU
 
 SHAPE = Shape(23, 16, 2, 6, 6, (LayerShape(2, 3, 4, 5), LayerShape(3, 2, 2, 7)))

@@ -20,6 +20,7 @@ from quoth.train.run_folder import RunFolder
 from quoth.train.training import Interrupted
 from train.material import (
     assert_same_weights,
+    change_state,
     checkpoint,
     log_lines,
     losses,
@@ -56,13 +57,13 @@ def story(material, tmp_path_factory):
     with pytest.raises(QuothError) as beside:
         train(make_recipe(made), run, device="cpu")
     os.kill(first.pid, signal.SIGTERM)
-    told = first.communicate(timeout=60)
+    told = first.communicate(timeout=300)
     state = checkpoint(run)
     undisturbed = start("train", recipe, "--out", folder / "whole")
     threads = quoth("train", recipe, "--out", run, env={"OMP_NUM_THREADS": "2"})
     kept = checkpoint(run)
     last = quoth("train", recipe, "--out", run)
-    assert undisturbed.wait(timeout=60) == 0
+    assert undisturbed.wait(timeout=300) == 0
     undisturbed.communicate()
     return SimpleNamespace(
         recipe=recipe,
@@ -324,16 +325,27 @@ class TestRefused:
         save_file(weights, path, metadata={"format": "pt"})
         self.refused(place, cli, "step-00000010: the model has changed since it was written; use another --out")
 
-    def test_a_damaged_checkpoint(self, place, cli):
-        path = place.run / "checkpoints/step-00000010/state.safetensors"
-        kept = path.read_bytes()
-        path.write_bytes(kept[:1000])
+    @pytest.mark.parametrize("name", ["state.safetensors", "state.json", "hashes.json"])
+    def test_a_flipped_bit_in_the_only_checkpoint(self, place, cli, name):
+        path = place.run / "checkpoints/step-00000010" / name
+        kept = bytearray(path.read_bytes())
+        kept[len(kept) // 2] ^= 1
+        path.write_bytes(kept)
         result = cli(*place.command)
         assert result.returncode == 2
-        assert f"{path}: damaged" in result.stderr
-        assert f"remove {path.parent} to go on without it" in result.stderr
+        assert f"{path.parent}: damaged" in result.stderr
+        assert f"remove {path.parent.parent} to begin anew" in result.stderr
         shutil.rmtree(path.parent)
         assert cli(*place.command).returncode == 0
+
+    def test_a_damaged_checkpoint_falls_back_to_the_one_before(self, place, cli):
+        last = place.run / "checkpoints/step-00000010"
+        shutil.copytree(last, last.parent / "step-00000099")
+        (last.parent / "step-00000099/state.safetensors").write_bytes(b"short")
+        result = cli(*place.command)
+        assert result.returncode == 0, result.stderr
+        assert "step-00000099: damaged, so it is passed over" in result.stderr
+        assert "going on from step 10" in result.stderr
 
     def test_a_folder_in_use(self, place, cli):
         with RunFolder(place.run).held():
@@ -349,6 +361,5 @@ class TestRefused:
         ],
     )
     def test_another_environment(self, place, cli, key, value, hint):
-        path = place.run / "checkpoints/step-00000010/state.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+        change_state(place.run / "checkpoints/step-00000010", **{key: value})
         self.refused(place, cli, hint)

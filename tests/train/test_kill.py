@@ -120,7 +120,7 @@ def test_twenty_kills(recipe, tmp_path):
 
     result = quoth("train", recipe, "checkpoints.seconds=0", "--out", run)
     assert result.returncode == 0, result.stderr
-    assert undisturbed.wait(timeout=120) == 0, undisturbed.communicate()
+    assert undisturbed.wait(timeout=300) == 0, undisturbed.communicate()
     undisturbed.communicate()
     assert_same_weights(run / "model", tmp_path / "whole/model")
     assert losses(run) == losses(tmp_path / "whole")

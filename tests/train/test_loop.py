@@ -81,7 +81,7 @@ class TestStep:
         for name, value in largest.items():
             assert (value < 1e-14) == name.endswith(IDLE), name
 
-    @pytest.mark.parametrize("parts", [2, 3, 5])
+    @pytest.mark.parametrize("parts", [2, pytest.param(3, marks=pytest.mark.slow), 5])
     def test_accumulation_gives_the_same(self, quiet, prepared, parts):
         whole, split = make_loop(quiet, prepared), make_loop(quiet, prepared, gradient_accumulation_steps=parts)
         np.testing.assert_allclose(advance(split), advance(whole), rtol=1e-6)

@@ -11,7 +11,7 @@ from quoth import QuothError
 from quoth.tasks.examples import Examples
 from quoth.tasks.masking import MaskedFeed, Vocabulary, _hash, choose_words, vocabulary
 from quoth.windows.columns import Windows
-from quoth.windows.masked import NOTHING
+from quoth.windows.packed import NOTHING
 from quoth.windows.tokenizer import Tokenizer
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 500

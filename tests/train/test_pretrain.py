@@ -26,8 +26,8 @@ from quoth.train.recipe import make_recipe
 from quoth.train.run import make_accelerator
 from quoth.train.training import Interrupted
 from quoth.train.warm_up import SETTINGS, WarmUp, _flat, warm_up
-from quoth.windows.masked import NOTHING
 from quoth.windows.nsp import make_neighbours
+from quoth.windows.packed import NOTHING
 from quoth.windows.tokenizer import Tokenizer
 from train.material import CPU, FACTS, assert_same_weights, fine_tuning, make_model, prepare, table, train, weights
 

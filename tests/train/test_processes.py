@@ -60,15 +60,15 @@ def runs(material, tmp_path_factory):
     path.write_text(recipe.to_toml())
     whole = torchrun("train", path, "--json", "--out", folder / "two")
     one = train(recipe, folder / "one", device="cpu")
-    told = whole.communicate(timeout=120)
+    told = whole.communicate(timeout=300)
     stopped = torchrun("train", path, "--out", folder / "stopped")
     while stopped.poll() is None and not (folder / "stopped/log.jsonl").exists():
         time.sleep(0.001)
     os.killpg(stopped.pid, signal.SIGTERM)
-    stop = stopped.communicate(timeout=60)
-    (kept,) = [path.name for path in (folder / "stopped/checkpoints").iterdir()]
+    stop = stopped.communicate(timeout=300)
+    kept = max(path.name for path in (folder / "stopped/checkpoints").iterdir())
     last = torchrun("train", path, "--out", folder / "stopped")
-    last_told = last.communicate(timeout=120)
+    last_told = last.communicate(timeout=300)
     return SimpleNamespace(
         folder=folder,
         one=one,

@@ -147,7 +147,7 @@ class TestMistakes:
                 "data",
                 "task",
                 "glu",
-                "data.task is 'glu'; one of answerable, glue, pretrain, span is wanted, such as glue",
+                "data.task 'glu' is unknown; did you mean glue? known: ",
             ),
             ("frozen", "heads", ["linear"], "frozen.heads is ['linear']; a table is wanted"),
             ("frozen", "heads", {"lp": 3}, "frozen.heads.lp is 3; it must be a line or a table of a head"),

@@ -14,7 +14,7 @@ from quoth.errors import QuothError
 from quoth.train.recipe import make_recipe
 from quoth.train.training import Interrupted
 from train.heads_material import AT, HEADS, answers, as_it_is, frozen_table, head_losses
-from train.material import assert_same_weights, stop_after, train
+from train.material import assert_same_weights, change_state, stop_after, train
 
 
 def assert_same_runs(run, whole):
@@ -67,8 +67,7 @@ class TestInterrupted:
         recipe = make_recipe(as_it_is(lively, {"lp": HEADS["lp"]}))
         with pytest.raises(Interrupted):
             train(recipe, tmp_path / "run", device="cpu", tell=stop_after(10))
-        path = tmp_path / "run/frozen/epoch-0/checkpoints/step-00000010/state.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "encoder": "0" * 64}))
+        change_state(tmp_path / "run/frozen/epoch-0/checkpoints/step-00000010", encoder="0" * 64)
         with pytest.raises(QuothError, match="the encoder has changed since it was written; use another --out"):
             train(recipe, tmp_path / "run", device="cpu")
 

@@ -14,8 +14,7 @@ from quoth.model.saving import save
 from quoth.model.shared_base import SharedBase
 from quoth.model.tuned import trained
 from quoth.tune.adapters import Adapters
-from quoth.tune.bitfit import BitFit
-from quoth.tune.freeze import Freeze
+from quoth.tune.freeze import BitFit, Freeze
 from quoth.tune.lora import LoRA
 from tiny import batch, random_windows
 

@@ -1,9 +1,7 @@
 """Answers: `Reader`, decoding, abstention and its calibration, the rule of transformers' pipeline."""
 
 from quoth.answer.abstention import Abstention, store_abstention
-from quoth.answer.answer import Answer
 from quoth.answer.calibration import (
-    Calibration,
     Threshold,
     area_under_risk_coverage,
     best_threshold,
@@ -11,20 +9,16 @@ from quoth.answer.calibration import (
     fit_calibration,
     risk_coverage,
 )
-from quoth.answer.decode import Decoded, Rule, decode
+from quoth.answer.decode import Answer, Decoded, Rule, decode
 from quoth.answer.find import Hit, SearchResult
-from quoth.answer.pipeline_rule import pipeline_answers
 from quoth.answer.reader import Reader
-from quoth.errors import QuothWarning
 from quoth.runtime.logits import SpanLogits
 
 __all__ = [
     "Abstention",
     "Answer",
-    "Calibration",
     "Decoded",
     "Hit",
-    "QuothWarning",
     "Reader",
     "Rule",
     "SearchResult",
@@ -35,7 +29,6 @@ __all__ = [
     "decode",
     "expected_calibration_error",
     "fit_calibration",
-    "pipeline_answers",
     "risk_coverage",
     "store_abstention",
 ]

@@ -1,9 +1,8 @@
 """The k best (start, end) pairs of many windows at once, exactly, without a look at all of them.
 
 A pair scores start[i] + end[j], i ≤ j < i + longest. The best pair of a start i scores
-start[i] + max(end[i : i + longest]), a sliding maximum. If k other starts do better than that, k pairs do
-better than any pair of i: so the k best pairs start in the k best starts, and k × longest pairs are all to be
-looked at.
+start[i] + max(end[i : i + longest]), a sliding maximum. If k other starts do better than that, k pairs do better than
+any pair of i: so the k best pairs start in the k best starts, and k × longest pairs are all to be looked at.
 
 Ties: whatever equals the k-th best is kept until the last step, where score and place are put into one integer
 that sorts like (score, then smaller start, then fewer tokens). So the result is the same every time.

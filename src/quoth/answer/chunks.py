@@ -48,7 +48,8 @@ def chunks(windows: Windows, logits: SpanLogits, cells_per_window: int) -> Itera
         size = max(1, CELLS // (longest + cells_per_window))
         chunk = _gather(windows, logits, order[at : at + size])
         finite = _finite(chunk, lengths[chunk.window])
-        yield (chunk if finite.all() else _rows(chunk, finite)), chunk.window[~finite]
+        kept = chunk if finite.all() else Chunk(*(values[finite] for values in vars(chunk).values()))
+        yield kept, chunk.window[~finite]
         at += size
 
 
@@ -115,10 +116,6 @@ def _finite(chunk: Chunk, lengths: Integers) -> Flags:
     for values in (chunk.start, chunk.end):
         good &= np.count_nonzero(abs(values) <= LARGEST, axis=1) == lengths
     return good
-
-
-def _rows(chunk: Chunk, keep: Flags) -> Chunk:
-    return Chunk(*(getattr(chunk, name)[keep] for name in Chunk.__dataclass_fields__))
 
 
 def _log_softmax(

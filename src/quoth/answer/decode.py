@@ -23,7 +23,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.answer import Answer, finite_margins
 from quoth.answer.candidates import Spans, merge_windows, no_spans, window_spans
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
 from quoth.errors import QuothError
@@ -31,6 +30,26 @@ from quoth.runtime.logits import Floats, Integers, SpanLogits
 from quoth.windows import Windows
 
 Rule = Literal["devlin", "probability", "bertvision"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer in the words of its source: `context[start:end] == text`, always.
+
+    If `no_answer`, the text is empty, start and end are 0 and the score is that of the null answer.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+    no_answer: bool = False
+
+
+def finite_margins(null_minus_best: NDArray[np.float64]) -> list[float]:
+    """Margins (Q,) as finite numbers: a question without any span, +inf, becomes 1 more than the largest other."""
+    most = float(null_minus_best[null_minus_best < math.inf].max(initial=0.0)) + 1.0
+    return [min(float(value), most) for value in null_minus_best]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +116,10 @@ def decode(
     - contexts: the text of each question (Q); ids: their names in warnings, the index if left out
     - a span lies inside the passage and has at most `max_answer_tokens` tokens and at least one character;
       found more than once, it counts once with its best score
-    - ties: the smaller start first, then the shorter span (in tokens within a window, in characters between
-      windows)
+    - ties: the smaller start first, then the shorter span (in tokens within a window, in characters between windows)
     - scores of logits are float32 sums, as in run_qa; probabilities are exp of float32 sums of logarithms
-    - a window with NaN or ±inf (or beyond ±1e38) at [CLS] or in the passage is skipped with a
-      `QuothWarning`; one without passage tokens gives its null score alone; a question without windows is
-      "no answer", score 0
+    - a window with NaN or ±inf (or beyond ±1e38) at [CLS] or in the passage is skipped with a `QuothWarning`; one
+      without passage tokens gives its null score alone; a question without windows is "no answer", score 0
     - `bertvision` gives at most one span and heeds neither `n_best` nor `max_answer_tokens`; its null is the
       product if "no answer" won and 0 if not, so that null - best > 0 is its verdict
     """

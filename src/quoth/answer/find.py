@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from quoth.answer.answer import Answer
-from quoth.answer.decode import decode
+from quoth.answer.decode import Answer, decode
 from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.search.retrieve import Passage, best_passages, split_passages, widened
@@ -58,7 +57,7 @@ class SearchResult:
     passages: int
 
 
-def find(
+def find_answers(
     reader: Reader,
     question: str,
     documents: Sequence[str],
@@ -70,12 +69,13 @@ def find(
     step: int | None = None,
     progress: Progress | None = None,
 ) -> SearchResult:
-    """The best answers: the spans that are furthest ahead of the null score of their own window.
+    """The best answers to a question over several texts of any length, their probabilities, how much was read.
 
-    A threshold is fitted on passages, so each window counts as one. The smallest null score of all windows, which is
-    the rule for those of one passage, falls the more is read (docs/answer.md has the measurement).
+    The best spans are those that are furthest ahead of the null score of their own window. A threshold is fitted on
+    passages, so each window counts as one. The smallest null score of all windows, which is the rule for those of one
+    passage, falls the more is read (docs/answer.md has the measurement).
 
-    - threshold: abstain if "no answer" is ahead by more; left out, the reader's own
+    - threshold: abstain if "no answer" is ahead by more; left out, that of the model folder, else 0
     - read: if the texts have more passages than that, only so many are read, the best by BM25; 0: all are
 
     Texts are read in pieces, so that memory does not grow with them.

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from quoth.data import Question
 from quoth.errors import QuothError
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A question and the text it is asked of."""
-
-    question: str
-    context: str
-
-
-def pipeline_pairs(args: tuple[Any, ...], question: Any, context: Any, more: dict[str, Any]) -> tuple[list[Pair], bool]:
-    """The pairs of a call, and whether a single result is to be returned (one pair, however it was given).
+def pipeline_questions(args: tuple[Any, ...], question: Any, context: Any, more: dict[str, Any]) -> list[Question]:
+    """The questions of a call, each with its context, numbered from 0.
 
     Taken: question= and context=, each a text or a list; one or more dicts or lists of dicts as arguments; `data=` and
     `X=`, which are removed from `more`.
@@ -28,13 +20,13 @@ def pipeline_pairs(args: tuple[Any, ...], question: Any, context: Any, more: dic
         raise QuothError("give either question= and context=, or dicts with these keys, not both")
     if not given:
         given = [_combine(question, context)]
-    pairs: list[Pair] = []
+    pairs: list[tuple[str, str]] = []
     for item in given:
         several = isinstance(item, Sequence) and not isinstance(item, str)
         pairs.extend(_pair(one, i) for i, one in enumerate(item if several else [item]))
     if not pairs:
         raise QuothError("no question was given")
-    return pairs, len(pairs) == 1
+    return [Question(str(number), asked, text, ()) for number, (asked, text) in enumerate(pairs)]
 
 
 def _combine(question: Any, context: Any) -> list[Any]:
@@ -51,7 +43,7 @@ def _combine(question: Any, context: Any) -> list[Any]:
     return [{"question": q, "context": c} for q, c in zip(questions, contexts)]
 
 
-def _pair(item: Any, number: int) -> Pair:
+def _pair(item: Any, number: int) -> tuple[str, str]:
     if isinstance(item, Mapping):
         values = {name: item.get(name) for name in ("question", "context")}
     else:  # transformers' SquadExample, or anything alike
@@ -64,4 +56,4 @@ def _pair(item: Any, number: int) -> Pair:
             raise QuothError(f"input {number}: {name} is {type(value).__name__}, not a text")
         if not value:
             raise QuothError(f"input {number}: {name} is empty")
-    return Pair(str(values["question"]), str(values["context"]))
+    return str(values["question"]), str(values["context"])

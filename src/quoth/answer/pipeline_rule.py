@@ -6,12 +6,10 @@ What it did after the model, and what is done here:
 2. The null score is p_0·q_0, the smallest over the windows.
 3. A pair of passage tokens scores p_i·q_j, i ≤ j, with at most `max_answer_tokens` tokens (both ends counted).
    Each window gives its k best pairs, exactly: k = top_k, or 2·top_k + 10 if answers are aligned to words.
-4. Aligned to words, an answer begins where the word of its first token begins and ends where the word of its
-   last one ends, as far as the word lies in the window; if either token has no word, the tokens' own characters
-   count.
-5. The answers are pooled window by window, best first. One whose text, lower-cased, is there already is not a
-   new one: its score is *added* to the first, which keeps its place in the text. So a score depends on top_k
-   and may pass 1.
+4. Aligned to words, an answer begins where the word of its first token begins and ends where the word of its last one
+   ends, as far as the word lies in the window; if either token has no word, the tokens' own characters count.
+5. The answers are pooled window by window, best first. One whose text, lower-cased, is there already is not a new one:
+   its score is *added* to the first, which keeps its place in the text. So a score depends on top_k and may pass 1.
 6. "No answer" is pooled last, if allowed at all. Sorted by score, the earlier first at a tie; top_k stay.
 
 What it did and is left out: where a window has fewer than k pairs, that code filled up with pairs of score 0
@@ -29,10 +27,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.answer import Answer
 from quoth.answer.best_pairs import best_pairs
 from quoth.answer.candidates import Spans, in_characters, no_spans, write
 from quoth.answer.chunks import check, chunks, log_probabilities, warn_skipped
+from quoth.answer.decode import Answer
 from quoth.errors import QuothError
 from quoth.runtime.logits import Floats, Integers, SpanLogits
 from quoth.windows import Windows

@@ -16,18 +16,16 @@ from typing import Any
 import numpy as np
 
 from quoth.answer.abstention import Abstention, stored_abstention
-from quoth.answer.answer import Answer
-from quoth.answer.decode import Decoded, Rule, decode
-from quoth.answer.find import READ, Hit, SearchResult, find
-from quoth.answer.pipeline_inputs import Pair, pipeline_pairs
+from quoth.answer.decode import Answer, Decoded, Rule, decode
+from quoth.answer.find import Hit, find_answers
+from quoth.answer.pipeline_inputs import pipeline_questions
 from quoth.answer.pipeline_rule import pipeline_answers
 from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.hub import ModelFiles, find_model
-from quoth.runtime.batched import over_windows
 from quoth.runtime.load import load_runner
 from quoth.runtime.logits import SpanLogits
-from quoth.runtime.runner import Runner
+from quoth.runtime.runner import Runner, over_windows
 from quoth.windows import Tokenizer, Windows, make_windows
 from quoth.windows.settings import window_settings
 
@@ -97,22 +95,20 @@ class Reader:
         tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
         by length.
         """
-        pairs, single = pipeline_pairs(args, question, context, more)
+        questions = pipeline_questions(args, question, context, more)
         length = min(max_seq_len or self.max_length, self.runner.longest)
         overlap = min(length // 2, 128) if doc_stride is None else doc_stride
         top_k = more.pop("topk", top_k)
         if more:
             raise QuothError(f"unknown argument {next(iter(more))!r} to a reader")
         results: list[Any] = []
-        for first in range(0, len(pairs), GROUP):
-            group = pairs[first : first + GROUP]
-            windows = make_windows(
-                _questions(group), self.tokenizer, max_length=length, max_query_length=None, overlap=overlap
-            )
+        for first in range(0, len(questions), GROUP):
+            group = questions[first : first + GROUP]
+            windows = make_windows(group, self.tokenizer, max_length=length, max_query_length=None, overlap=overlap)
             answers = pipeline_answers(
                 windows,
                 self.logits(windows),
-                [pair.context for pair in group],
+                [asked.context for asked in group],
                 windows.words if align_to_words else None,
                 top_k=top_k,
                 max_answer_tokens=max_answer_len,
@@ -120,7 +116,7 @@ class Reader:
             )
             results.extend([_pipeline_form(answer) for answer in found] for found in answers)
         shaped = [found[0] if len(found) == 1 else found for found in results]
-        return shaped[0] if single else shaped
+        return shaped[0] if len(shaped) == 1 else shaped
 
     def logits(self, windows: Windows, progress: Progress | None = None) -> SpanLogits:
         """Span logits of all windows, computed in batches of similar length. (T,) float32 each."""
@@ -157,42 +153,11 @@ class Reader:
             step=self.step if step is None else step,
         )
 
-    def find(
-        self,
-        question: str,
-        documents: Sequence[str],
-        *,
-        top: int = 1,
-        threshold: float | None = None,
-        read: int = READ,
-        max_answer_tokens: int = 30,
-        step: int | None = None,
-        progress: Progress | None = None,
-    ) -> SearchResult:
-        """The best answers to one question over several texts of any length, their probabilities, how much was read.
-
-        - threshold: abstain if "no answer" is ahead by more; left out, that of the model folder, else 0
-        - read: how many passages of the texts are read at most, chosen by BM25; 0: all of them
-        """
-        return find(
-            self,
-            question,
-            documents,
-            top=top,
-            threshold=threshold,
-            read=read,
-            max_answer_tokens=max_answer_tokens,
-            step=step,
-            progress=progress,
-        )
+    find = find_answers
 
     def search(self, question: str, documents: Sequence[str], **settings: Any) -> list[Hit]:
         """The answers alone of `find`, best first; none if the reader abstains."""
         return self.find(question, documents, **settings).hits
-
-
-def _questions(pairs: Sequence[Pair]) -> list[Question]:
-    return [Question(str(i), pair.question, pair.context, ()) for i, pair in enumerate(pairs)]
 
 
 def _pipeline_form(answer: Answer) -> dict[str, Any]:

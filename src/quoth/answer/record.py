@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quoth.answer.answer import Answer, finite_margins
-from quoth.answer.decode import Decoded
+from quoth.answer.decode import Answer, Decoded, finite_margins
 from quoth.data import Question
 from quoth.data.source import parse_json, read_source
 from quoth.errors import QuothError

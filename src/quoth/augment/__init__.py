@@ -3,8 +3,4 @@
 from quoth.augment.base import Negative
 from quoth.augment.negatives import as_squad, make_negatives
 
-__all__ = [
-    "Negative",
-    "as_squad",
-    "make_negatives",
-]
+__all__ = ["Negative", "as_squad", "make_negatives"]

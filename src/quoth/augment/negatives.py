@@ -16,8 +16,6 @@ from quoth.augment.passages import lookalike, moved
 from quoth.data import Question
 from quoth.errors import QuothError
 
-__all__ = ["MAKERS", "Negative", "as_squad", "entity", "lookalike", "make_negatives", "moved", "negation"]
-
 MAKERS = {"moved": moved, "lookalike": lookalike, "entity": entity, "negation": negation}
 
 

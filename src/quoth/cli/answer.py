@@ -10,53 +10,39 @@ from typing import Annotated, Any
 
 import typer
 
-from quoth.answer import Decoded
-from quoth.cli.common import (
-    AnswerTokens,
-    AsJson,
-    Data,
-    Device,
-    Model,
-    Precision,
-    RuleName,
-    Threshold,
-    check_rule,
-    load_reader,
-    progress,
-    read_dataset,
-    threshold_for,
-)
+from quoth.answer import Decoded, Reader
+from quoth.cli import common
 from quoth.errors import QuothError
 from quoth.files import write_json
 
 
 def answer(
-    data: Data,
+    data: common.Data,
     out: Annotated[Path, typer.Option(help="Write the predictions, {id: text}, to this file.")],
-    model: Model = None,
+    model: common.Model = None,
     nbest: Annotated[Path | None, typer.Option(help="Write the best answers to each question here.")] = None,
     na_probs: Annotated[Path | None, typer.Option(help="Write null − best of each question here, for `score`.")] = None,
-    threshold: Threshold = None,
+    threshold: common.Threshold = None,
     top: Annotated[int, typer.Option(help="Keep this many answers to each question in --nbest.", min=1)] = 20,
-    max_answer_tokens: AnswerTokens = 30,
-    rule: RuleName = "devlin",
-    device: Device = None,
-    precision: Precision = None,
-    as_json: AsJson = False,
+    max_answer_tokens: common.AnswerTokens = 30,
+    rule: common.RuleName = "devlin",
+    device: common.Device = None,
+    precision: common.Precision = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Answer every question of a dataset; `quoth score` takes what this writes.
 
     Questions of SQuAD 1.1 always get an answer; those of 2.0 get "" where the reader abstains.
     """
-    chosen = check_rule(rule)
+    chosen = common.check_rule(rule)
     _check_place(out, nbest, na_probs)
-    dataset = read_dataset(data)
-    reader = load_reader(model, device, precision)
-    with progress("answering") as tell:
+    dataset = common.read_dataset(data)
+    reader = Reader.load(model, device=device, precision=precision)
+    with common.progress("answering") as tell:
         decoded = reader.decode(
             dataset.questions, n_best=top, max_answer_tokens=max_answer_tokens, rule=chosen, progress=tell
         )
-    limit = threshold_for(reader, dataset, threshold, chosen)
+    limit = common.threshold_for(reader, dataset, threshold, chosen)
     ids = [question.id for question in dataset.questions]
     predictions = dict(zip(ids, decoded.predictions(limit)))
     write_json(out, predictions)

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from quoth.answer import Hit, SearchResult
+from quoth.answer import Hit, Reader, SearchResult
 from quoth.answer.find import READ
-from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, load_reader, progress
+from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, progress
 from quoth.errors import QuothError
 from quoth.search import Document, read_documents
 
@@ -46,7 +46,7 @@ def ask(
     documents, notes = read_documents(texts or ["-"])
     for note in notes:
         print(f"quoth: {note}; left out", file=sys.stderr)
-    reader = load_reader(model, device, precision)
+    reader = Reader.load(model, device=device, precision=precision)
     with progress("reading") as tell:
         contents = [document.text for document in documents]
         found = reader.find(question, contents, top=top, threshold=threshold, read=read, progress=tell)

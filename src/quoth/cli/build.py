@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
-from rich.table import Table
 
-from quoth.cli.common import AsJson
+from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, figures_table, output
 from quoth.cli.train import watch
 from quoth.errors import QuothError
 from quoth.recipes import find_recipe
 
 
 def build(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A .toml file, or the name of a shipped recipe: embedded.")
-    ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Override keys of the recipe: data.train=train.json."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
+    recipe: Recipe,
+    overrides: Overrides = None,
+    out: RunFolder = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Tune a teacher, cut and distil it, and export it in int8. The reader lies in OUT/model.
@@ -40,16 +32,11 @@ def build(
     run = out or Path("runs") / Path(recipe).stem
     with watch() as tell:
         facts = build_reader(made, run, device=device, tell=tell)
-    if as_json:
-        print(json.dumps(facts, indent=2))
-    else:
-        _show(facts, run)
+    output(facts, as_json, lambda: _show(facts, run))
 
 
 def _show(facts: dict[str, Any], run: Path) -> None:
-    table = Table("", "parameters", "F1", "with an answer, always answering", "minutes")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = figures_table("", "parameters", "F1", "with an answer, always answering", "minutes")
     quality = facts["quality"]
     rows = [
         (name, stage["parameters"], stage["quality"].get("best_f1"), stage["quality"].get("answered_f1"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, cast, get_args
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from quoth.answer import Abstention, Reader, Rule
 from quoth.answer.reader import Progress as Tell
@@ -32,12 +35,29 @@ Device = Annotated[str | None, typer.Option(help="Compute on cpu or cuda; by def
 Precision = Annotated[str | None, typer.Option(help="Compute in fp32 or bf16; by default bf16 on a GPU that has it.")]
 AnswerTokens = Annotated[int, typer.Option(help="Allow at most this many tokens in an answer.", min=1)]
 RuleName = Annotated[str, typer.Option(help="Decode by the rule devlin, probability or bertvision.")]
+Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A .toml file, or the name of a shipped recipe.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Override keys of the recipe: data.train=train.json."),
+]
+RunFolder = Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-def load_reader(model: str | None, device: str | None, precision: str | None) -> Reader:
-    """The reader of `--model`, by default the embedded one."""
-    return Reader.load(model, device=device, precision=precision)
+def output(facts: Any, as_json: bool, show: Callable[[], None]) -> None:
+    """Print facts as one JSON object, or show them to people."""
+    if as_json:
+        print(json.dumps(facts, indent=2))
+    else:
+        show()
+
+
+def figures_table(*heads: str, left: int = 1, caption: str | None = None) -> Table:
+    """A table whose first `left` columns are words and the others figures."""
+    table = Table(*heads, caption=caption)
+    for column in table.columns[left:]:
+        column.justify = "right"
+    return table
 
 
 def read_dataset(path: str) -> Dataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from quoth.answer import (
     Decoded,
@@ -23,21 +21,7 @@ from quoth.answer import (
     store_abstention,
 )
 from quoth.answer.abstention import check_storable
-from quoth.cli.common import (
-    AnswerTokens,
-    AsJson,
-    Data,
-    Device,
-    Model,
-    Precision,
-    RuleName,
-    Threshold,
-    check_rule,
-    load_reader,
-    progress,
-    read_dataset,
-    threshold_for,
-)
+from quoth.cli import common
 from quoth.data import Dataset
 from quoth.embedded import is_embedded
 from quoth.errors import QuothError
@@ -48,27 +32,27 @@ from quoth.windows import Windows
 
 
 def evaluate(
-    data: Data,
-    model: Model = None,
-    threshold: Threshold = None,
+    data: common.Data,
+    model: common.Model = None,
+    threshold: common.Threshold = None,
     store_threshold: Annotated[
         bool,
         typer.Option("--store-threshold", help="Fit the no-answer threshold on DATA and store it with the model."),
     ] = False,
-    max_answer_tokens: AnswerTokens = 30,
-    rule: RuleName = "devlin",
-    device: Device = None,
-    precision: Precision = None,
-    as_json: AsJson = False,
+    max_answer_tokens: common.AnswerTokens = 30,
+    rule: common.RuleName = "devlin",
+    device: common.Device = None,
+    precision: common.Precision = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Answer a dataset, score the answers by the official rule, and measure the cost."""
-    chosen = check_rule(rule)
-    dataset = read_dataset(data)
+    chosen = common.check_rule(rule)
+    dataset = common.read_dataset(data)
     if store_threshold:
         _check_store(dataset, model, threshold, chosen)
-    reader = load_reader(model, device, precision)
+    reader = Reader.load(model, device=device, precision=precision)
     begin = time.perf_counter()
-    with progress("answering") as tell:
+    with common.progress("answering") as tell:
         windows = reader.windows(dataset.questions)
         logits = reader.logits(windows, tell)
         contexts, ids = [q.context for q in dataset.questions], [q.id for q in dataset.questions]
@@ -78,13 +62,10 @@ def evaluate(
     if store_threshold:
         reader.abstention = fit_abstention(these, Path(data).name)
         store_abstention(reader.source, reader.abstention)
-    facts = _scores(dataset, decoded, threshold_for(reader, dataset, threshold, chosen), these)
+    facts = _scores(dataset, decoded, common.threshold_for(reader, dataset, threshold, chosen), these)
     facts["stored"] = reader.abstention.to_json() if store_threshold else None
     facts["cost"] = _cost(reader, windows, len(dataset), seconds)
-    if as_json:
-        print(json.dumps(facts, indent=2))
-    else:
-        _show(facts)
+    common.output(facts, as_json, lambda: _show(facts))
 
 
 def _check_store(dataset: Dataset, model: str | None, threshold: float | None, rule: str) -> None:
@@ -136,9 +117,7 @@ def _cost(reader: Reader, windows: Windows, questions: int, seconds: float) -> d
 
 def _show(facts: dict[str, Any]) -> None:
     console = Console(highlight=False)
-    table = Table("", "exact", "F1", "questions")
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = common.figures_table("", "exact", "F1", "questions")
     for name, prefix in (("all", ""), ("with an answer", "HasAns_"), ("without", "NoAns_")):
         if f"{prefix}f1" in facts:
             exact, f1, total = (facts[f"{prefix}{key}"] for key in ("exact", "f1", "total"))

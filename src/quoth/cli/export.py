@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from quoth.cli.common import AsJson, read_dataset
+from quoth.cli.common import AsJson, output, read_dataset
 from quoth.embedded import ONLY_ANSWERS, is_embedded
 from quoth.errors import QuothError
 
@@ -30,10 +29,7 @@ def export(
     except ModuleNotFoundError as error:
         raise QuothError(f"export needs {error.name}: pip install 'quoth[export]'") from None
     found = asdict(write(model, to, int8=int8, data=read_dataset(data) if data else None))
-    if as_json:
-        print(json.dumps(found, indent=2))
-    else:
-        _show(found)
+    output(found, as_json, lambda: _show(found))
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from quoth.answer.abstention import KEY, stored_abstention
-from quoth.cli.common import AsJson
+from quoth.cli.common import AsJson, figures_table, output
 from quoth.embedded import NAME, is_embedded
 from quoth.encoder import LayerShape, Shape, read_shape
 from quoth.encoder.families import family_of
@@ -23,7 +23,7 @@ from quoth.files import read_json
 from quoth.hub import ONNX, ModelFiles, find_model
 from quoth.model import Checkpoint, open_checkpoint
 from quoth.model.checkpoint import Tensor
-from quoth.report.shapes import plot_shape
+from quoth.report.plots import plot_shape
 from quoth.runtime.members import Ensemble, open_ensemble
 from quoth.runtime.onnx_runner import OnnxRunner
 
@@ -50,7 +50,9 @@ def inspect(
     if files and files.members:
         if plot is not None:
             raise QuothError(f"{model}: is an ensemble; --plot draws one model")
-        _inspect_ensemble(open_ensemble(model), length, as_json)
+        ensemble = open_ensemble(model)
+        found = _of_ensemble(ensemble, length)
+        output(found, as_json, lambda: _show_ensemble(ensemble.files.source, found))
         return
     facts = _of_model(model, files) if files else _of_shape_file(Path(model))
     shape: Shape = facts.pop("shape")
@@ -59,10 +61,7 @@ def inspect(
     flops = shape.flops(length) + facts.pop("inserted_flops", 0)
     facts["flops"] = {"length": length, "per_token": flops, "per_window": length * flops}
     facts["layers"] = [asdict(layer) for layer in shape.layers]
-    if as_json:
-        print(json.dumps(facts, indent=2))
-    else:
-        _show(model, facts, shape.layers)
+    output(facts, as_json, lambda: _show(model, facts, shape.layers))
 
 
 def _of_shape_file(path: Path) -> dict[str, Any]:
@@ -100,10 +99,8 @@ def _of_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         parts["head"] = sum(tensor.size for name, tensor in checkpoint.tensors.items() if name.startswith("head."))
     inserted = checkpoint.inserted()
     parts.update({kind: sum(tensor.size for tensor in tensors) for kind, tensors in inserted.items()})
-    stored = _stored([checkpoint])
-    facts = _facts(checkpoint.family.name, checkpoint.shape, parts, stored)
     return {
-        **facts,
+        **_facts(checkpoint.family.name, checkpoint.shape, parts, _stored([checkpoint])),
         "head": checkpoint.head,
         "tuning": checkpoint.tuning,
         "base": _base(checkpoint),
@@ -116,14 +113,6 @@ def _stored(checkpoints: Sequence[Checkpoint]) -> int:
     """Bytes of all tensors, those of a base too; one that several checkpoints stand on counts once."""
     tensors = {tensor for checkpoint in checkpoints for tensor in checkpoint.tensors.values()}
     return sum(tensor.size * BYTES.get(tensor.dtype, 4) for tensor in tensors)
-
-
-def _inspect_ensemble(ensemble: Ensemble, length: int, as_json: bool) -> None:
-    facts = _of_ensemble(ensemble, length)
-    if as_json:
-        print(json.dumps(facts, indent=2))
-    else:
-        _show_ensemble(ensemble.files.source, facts)
 
 
 def _of_ensemble(ensemble: Ensemble, length: int) -> dict[str, Any]:
@@ -175,12 +164,7 @@ def _facts(family: str, shape: Shape, parts: dict[str, int], stored: int | None)
         "family": family,
         "parameters": total,
         "parts": parts,
-        "vocab": shape.vocab,
-        "positions": shape.positions,
-        "types": shape.types,
-        "embedding": shape.embedding,
-        "hidden": shape.hidden,
-        "tied": shape.tied,
+        **{key: getattr(shape, key) for key in ("vocab", "positions", "types", "embedding", "hidden", "tied")},
         "bytes": _bytes(stored, total),
         "shape": shape,
     }
@@ -191,16 +175,13 @@ def _bytes(stored: int | None, parameters: int) -> dict[str, int | None]:
 
 
 def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> None:
-    console = Console()
+    console = Console(highlight=False)
     tied = ", tied: one layer's weights for all" if facts["tied"] else ""
     console.print(
         f"[bold]{escape(model)}[/bold]: {facts['family']}, hidden {facts['hidden']}, embedding {facts['embedding']}, "
-        f"vocabulary {facts['vocab']:,}, {facts['positions']} positions, {facts['types']} types{tied}",
-        highlight=False,
+        f"vocabulary {facts['vocab']:,}, {facts['positions']} positions, {facts['types']} types{tied}"
     )
-    table = Table("layer", "heads", "key", "value", "ffn", "parameters", "FLOPs a token")
-    for column in table.columns:
-        column.justify = "right"
+    table = figures_table("layer", "heads", "key", "value", "ffn", "parameters", "FLOPs a token", left=0)
     hidden, length = facts["hidden"], facts["flops"]["length"]
     for name, layer in _runs(layers):
         size = layer.attention_parameters(hidden) + layer.ffn_parameters(hidden) + 4 * hidden
@@ -215,13 +196,10 @@ def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> 
 
 
 def _show_ensemble(source: str, facts: dict[str, Any]) -> None:
-    console = Console()
+    console = Console(highlight=False)
     how, encoders = facts["ensemble"]["how"], facts["ensemble"]["encoders"]
     many = f"{encoders} encoders" if encoders > 1 else "one encoder"
-    console.print(
-        f"[bold]{escape(source)}[/bold]: an ensemble of {len(facts['members'])} models with {many}, by {how}",
-        highlight=False,
-    )
+    console.print(f"[bold]{escape(source)}[/bold]: an ensemble of {len(facts['members'])} models with {many}, by {how}")
     table = Table("member", "family", "encoder", "head", "parameters alone", "base")
     for member in facts["members"]:
         base, head = member["base"], member["head"] or {}
@@ -235,12 +213,12 @@ def _show_ensemble(source: str, facts: dict[str, Any]) -> None:
 def _show_amounts(console: Console, facts: dict[str, Any]) -> None:
     for part, size in facts["parts"].items():
         if size:
-            console.print(f"  {part:12s} {size:>13,}", highlight=False)
-    console.print(f"  [bold]{'parameters':12s} {facts['parameters']:>13,}[/bold]", highlight=False)
+            console.print(f"  {part:12s} {size:>13,}")
+    console.print(f"  [bold]{'parameters':12s} {facts['parameters']:>13,}[/bold]")
     amounts = ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in facts["bytes"].items() if size)
-    console.print(f"  bytes: {amounts}", highlight=False)
+    console.print(f"  bytes: {amounts}")
     flops = facts["flops"]
-    console.print(f"  {flops['per_window'] / 1e9:,.2f} GFLOPs a window of {flops['length']} tokens", highlight=False)
+    console.print(f"  {flops['per_window'] / 1e9:,.2f} GFLOPs a window of {flops['length']} tokens")
 
 
 def _show_tuning(console: Console, facts: dict[str, Any]) -> None:
@@ -248,14 +226,13 @@ def _show_tuning(console: Console, facts: dict[str, Any]) -> None:
     if tuning:
         settings = ", ".join(f"{key} {value}" for key, value in tuning.items() if key != "kind")
         shown = f"{tuning.get('kind')} ({settings})" if settings else tuning.get("kind")
-        console.print(f"  tuning: {shown}", highlight=False, markup=False)
+        console.print(f"  tuning: {shown}", markup=False)
     if base:
         parameters, size = base["delta"]["parameters"], base["delta"]["bytes"]
         found = "" if base["found"] else ", which is not there"
         console.print(
             f"  a delta of {parameters:,} parameters, {size / 1e6:,.1f} MB, on the base {base['source']} "
             f"(sha256 {base['sha256'][:12]}…){found}",
-            highlight=False,
             markup=False,
         )
 
@@ -267,17 +244,14 @@ def _show_abstention(console: Console, facts: dict[str, Any]) -> None:
         fitted = kept["fitted"]
         told = f", fitted on {fitted['data']}" if "data" in fitted else ""
         told += f": F1 {fitted['f1']:.2f}" if told and "f1" in fitted else ""
-        console.print(
-            f"  abstains where null − best is above {kept['threshold']:.3f}{told}", highlight=False, markup=False
-        )
+        console.print(f"  abstains where null − best is above {kept['threshold']:.3f}{told}", markup=False)
 
 
 def _runs(layers: tuple[LayerShape, ...]) -> list[tuple[str, LayerShape]]:
     """Neighbouring layers of the same sizes as one row: ("1–12", shape)."""
-    rows: list[tuple[int, int, LayerShape]] = []
-    for number, layer in enumerate(layers, start=1):
-        if rows and rows[-1][2] == layer:
-            rows[-1] = (rows[-1][0], number, layer)
-        else:
-            rows.append((number, number, layer))
-    return [(f"{first}–{last}" if last > first else str(first), layer) for first, last, layer in rows]
+    rows, first = [], 1
+    for layer, equal in groupby(layers):
+        last = first + len(list(equal)) - 1
+        rows.append((f"{first}–{last}" if last > first else str(first), layer))
+        first = last + 1
+    return rows

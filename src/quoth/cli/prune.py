@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from quoth.cli.common import AsJson
+from quoth.cli.common import AsJson, Device, Overrides, RunFolder, figures_table, output
 from quoth.cli.train import watch
 from quoth.config import set_key
 from quoth.embedded import is_embedded
@@ -29,21 +28,19 @@ def prune(
         str,
         typer.Argument(metavar="MODEL|RECIPE.toml", help="A model with a head, or a recipe, of your own or shipped."),
     ],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override keys of the recipe: target.kinds=f.")
-    ] = None,
+    overrides: Overrides = None,
     keep: Annotated[
         list[float] | None, typer.Option(help="The fraction to keep; give it several times for several models.")
     ] = None,
     by: Annotated[str | None, typer.Option(help="What the fraction is of: parameters, flops or latency.")] = None,
     data: Annotated[list[str] | None, typer.Option(help="The data to train gates and weights on.")] = None,
     evaluate: Annotated[str | None, typer.Option(help="The data to score the models on.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")] = None,
+    out: RunFolder = None,
     search: Annotated[
         int | None,
         typer.Option(metavar="N", help="Search gamma, learning_rate and steps of the gates in N trials first."),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Cut the sizes of a model, layer by layer, and recover its quality by distillation, into OUT/keep-…/model.
@@ -65,10 +62,7 @@ def prune(
     run = out or Path("runs") / Path(model).stem
     with watch() as tell:
         metrics = run_recipe(made, run, device=device, tell=tell)
-    if as_json:
-        print(json.dumps(metrics.to_json(), indent=2))
-    else:
-        _show(metrics, run)
+    output(metrics.to_json(), as_json, lambda: _show(metrics, run))
 
 
 def _simple(
@@ -103,9 +97,7 @@ def _show(metrics: PruneMetrics, run: Path) -> None:
     rows: list[tuple[str, float | None, Any]] = [("unpruned", metrics.unpruned.loss, metrics.unpruned)]
     rows += [(str(run / row.model), row.losses["recovered"], row) for row in metrics.targets.values()]
     keys = [key for key in NAMES if any(key in row.quality for _, _, row in rows)]
-    table = Table("model", "parameters", "non-embedding", metrics.by, "loss", *(NAMES[key] for key in keys))
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = figures_table("model", "parameters", "non-embedding", metrics.by, "loss", *(NAMES[key] for key in keys))
     for name, loss, row in rows:
         scores = (f"{row.quality[key]:.2f}" if key in row.quality else "" for key in keys)
         sizes = (f"{row.parameters:,}", f"{row.non_embedding_parameters:,}", f"{row.cost:.3f}")
@@ -119,11 +111,8 @@ def _show(metrics: PruneMetrics, run: Path) -> None:
 def _trials(search: dict[str, Any]) -> Table:
     """The trials of a search, from the best to the worst, then those that failed."""
     by = search["by"]
-    table = Table(
-        "trial", "γ", "learning rate", "steps", NAMES.get(by, by), caption=f"unpruned {search['unpruned']:.4g}"
-    )
-    for column in table.columns:
-        column.justify = "right"
+    unpruned = f"unpruned {search['unpruned']:.4g}"
+    table = figures_table("trial", "γ", "learning rate", "steps", NAMES.get(by, by), left=0, caption=unpruned)
     for row in sorted(search["trials"], key=lambda row: (row["score"] is None, -(row["score"] or 0), row["number"])):
         score = row["state"] if row["score"] is None else f"{row['score']:.4g}"
         table.add_row(

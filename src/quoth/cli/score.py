@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from quoth.cli.common import AsJson
+from quoth.cli.common import AsJson, output
 from quoth.data import read
 from quoth.errors import QuothError
 from quoth.files import read_json
@@ -52,17 +52,15 @@ def score(
         probs = _probabilities(na_probs, ids)
         thresholds = best_thresholds(scored, texts, probs) | average_precisions(scored, probs)
         scored = scored.at_threshold(probs, 1.0 if na_threshold is None else na_threshold)
-    result = _figures(scored, squad1) | thresholds
-    result |= {"missing": len(scored.missing), "interval": _intervals(scored, squad1)}
+    result: dict[str, Any] = {**scored.summary(), **thresholds}
+    result |= {"missing": len(scored.missing), "interval": intervals(scored)}
     if against:
         other = rule(questions, _predictions(against, ids))
         _warn_of_missing(against, other, squad1)
-        result["against"] = _comparison(scored, other, against, squad1)
-
-    if as_json:
-        print(json.dumps(result, indent=2))
-    else:
-        _print_tables(result)
+        result["against"] = _comparison(scored, other, against)
+    if squad1:
+        result = _squad1_keys(result)
+    output(result, as_json, lambda: _print_tables(result))
 
 
 def _predictions(path: Path, ids: set[str]) -> dict[str, str]:
@@ -98,21 +96,14 @@ def _object(path: Path, ids: set[str]) -> dict[str, Any]:
     return values
 
 
-def _figures(scored: Scored, squad1: bool) -> dict[str, Any]:
-    """The figures of the official script, under its keys."""
-    summary = scored.summary()
-    if squad1:
-        return {"exact_match": summary["exact"], "f1": summary["f1"], "total": summary["total"]}
-    return summary
+def _squad1_keys(result: dict[str, Any]) -> dict[str, Any]:
+    """The same under the keys of evaluate-v1.1.py, which knows no questions without answer."""
+    kept = {key: value for key, value in result.items() if not key.startswith(("HasAns_", "NoAns_"))}
+    values = (_squad1_keys(value) if isinstance(value, dict) else value for value in kept.values())
+    return dict(zip(("exact_match" if key == "exact" else key for key in kept), values))
 
 
-def _intervals(scored: Scored, squad1: bool) -> dict[str, list[float]]:
-    """The 95 % interval [low, high] of each mean, in per cent."""
-    found = intervals(scored)
-    return {"exact_match": found["exact"], "f1": found["f1"]} if squad1 else found
-
-
-def _comparison(ours: Scored, theirs: Scored, path: Path, squad1: bool) -> dict[str, Any]:
+def _comparison(ours: Scored, theirs: Scored, path: Path) -> dict[str, Any]:
     """Ours − theirs in per cent, over the questions that both have, with interval and p-value."""
     places = {id: i for i, id in enumerate(theirs.ids)}
     pairs = [(i, places[id]) for i, id in enumerate(ours.ids) if id in places]
@@ -121,8 +112,7 @@ def _comparison(ours: Scored, theirs: Scored, path: Path, squad1: bool) -> dict[
     left, right = map(list, zip(*pairs))
     result: dict[str, Any] = {"file": str(path), "questions": len(pairs)}
     for name in ("exact", "f1"):
-        found = compare(getattr(ours, name)[left], getattr(theirs, name)[right])
-        result["exact_match" if squad1 and name == "exact" else name] = found.to_json()
+        result[name] = compare(getattr(ours, name)[left], getattr(theirs, name)[right]).to_json()
     return result
 
 

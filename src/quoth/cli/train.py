@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from quoth.cli.common import AsJson
+from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, figures_table, output
 from quoth.errors import QuothError
 from quoth.recipes import find_recipe
 from quoth.score.quality import NAMES
@@ -29,15 +28,10 @@ PAUSE = 30.0  # seconds between two lines of progress where stderr is no termina
 
 
 def train(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A .toml file, or the name of a shipped recipe such as hulburd/l6.")
-    ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Override keys of the recipe: optimisation.learning_rate=1e-4."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; a GPU is used if there is one.")] = None,
+    recipe: Recipe,
+    overrides: Overrides = None,
+    out: RunFolder = None,
+    device: Device = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard events too.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -51,12 +45,8 @@ def train(
     run = out or Path("runs") / Path(recipe).stem
     with watch() as tell:
         metrics = run_recipe(made, run, device=device, tensorboard=tensorboard, tell=tell)
-    if metrics is None:  # a process beside the main one
-        return
-    if as_json:
-        print(json.dumps(metrics.to_json(), indent=2))
-    else:
-        _show(metrics, run)
+    if metrics is not None:  # None comes from processes beside the main one
+        output(metrics.to_json(), as_json, lambda: _show(metrics, run))
 
 
 @contextmanager
@@ -129,9 +119,7 @@ def _heads(stages: dict[str, StageMetrics]) -> Table:
     """The heads on frozen states, by the encoder's epoch."""
     heads = [(epoch, name, head) for epoch, stage in stages.items() for name, head in stage.heads.items()]
     keys = [key for key in NAMES if any(key in head.quality for _, _, head in heads)]
-    table = Table("epoch", "head", "parameters", *(NAMES[key] for key in keys))
-    for column in (table.columns[0], *table.columns[2:]):
-        column.justify = "right"
+    table = figures_table("epoch", "head", "parameters", *(NAMES[key] for key in keys), left=2)
     for epoch, name, head in heads:
         scores = (f"{head.quality[key]:.2f}" if key in head.quality else "" for key in keys)
         table.add_row(epoch, name, "" if head.parameters is None else f"{head.parameters:,}", *scores)

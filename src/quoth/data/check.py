@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from quoth.data.dataset import Dataset, Gold, Question, Raw, Report
 from quoth.errors import QuothError
 
-
-@dataclass
-class _Tally:
-    """The lists of a `Report` while they grow."""
-
-    repaired: list[str] = field(default_factory=list)
-    partial: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    contradictory: list[str] = field(default_factory=list)
+Troubles = defaultdict[str, list[str]]
+"""The ids of a `Report`, by its fields, while it grows."""
 
 
 def build(source: str, raws: Iterable[Raw], may_be_impossible: bool = False) -> Dataset:
@@ -26,33 +19,26 @@ def build(source: str, raws: Iterable[Raw], may_be_impossible: bool = False) -> 
     become one string, so that a table with a row per question costs what SQuAD's nested form costs. A
     repeated id is an error: predictions are kept by id, so neither of the two could be scored.
     """
-    tally = _Tally()
+    troubles: Troubles = defaultdict(list)
     contexts: dict[str, str] = {}
     questions: dict[str, Question] = {}
     for raw in raws:
         if raw.id in questions:
             raise QuothError(f"{source}: the id {raw.id!r} stands twice; give every question its own")
         context = contexts.setdefault(raw.context, raw.context)
-        questions[raw.id] = _question(raw, context, tally)
+        questions[raw.id] = _question(raw, context, troubles)
     unanswerable = sum(question.impossible for question in questions.values())
-    report = Report(
-        source,
-        len(questions),
-        unanswerable,
-        tuple(tally.repaired),
-        tuple(tally.partial),
-        tuple(tally.skipped),
-        tuple(tally.contradictory),
-    )
+    found = {kind: tuple(ids) for kind, ids in troubles.items()}
+    report = Report(source, len(questions), unanswerable, **found)
     return Dataset(list(questions.values()), report, "2.0" if unanswerable or may_be_impossible else "1.1")
 
 
-def _question(raw: Raw, context: str, tally: _Tally) -> Question:
+def _question(raw: Raw, context: str, troubles: Troubles) -> Question:
     texts = tuple(text for text, _ in raw.golds)
     impossible = not raw.golds if raw.impossible is None else raw.impossible
     if impossible:
         if raw.golds:
-            tally.contradictory.append(raw.id)
+            troubles["contradictory"].append(raw.id)
         return Question(raw.id, raw.question, context, (), True, raw.title, texts)
     answers = []
     moved = False
@@ -62,11 +48,11 @@ def _question(raw: Raw, context: str, tally: _Tally) -> Question:
             answers.append(gold)
             moved |= gold.start != start
     if moved:
-        tally.repaired.append(raw.id)
+        troubles["repaired"].append(raw.id)
     if not answers:
-        tally.skipped.append(raw.id)
+        troubles["skipped"].append(raw.id)
     elif len(answers) < len(texts):
-        tally.partial.append(raw.id)
+        troubles["partial"].append(raw.id)
     return Question(raw.id, raw.question, context, tuple(answers), False, raw.title, texts)
 
 

@@ -58,12 +58,10 @@ class Report:
 
     - `read`: how many questions (or rows) were read; `unanswerable`: how many of them are impossible
     - `repaired`: an answer was not at its offset (or had none) and was moved to its only occurrence
-    - `partial`: an answer could not be placed and was left out of `answers`; another one of the question
-      remains
+    - `partial`: an answer could not be placed and was left out of `answers`; another one of the question remains
     - `skipped`: no answer could be placed; the question is kept for scoring but is not `trainable` (for GLUE:
       the row lacks a column or a label and is not in the data)
-    - `contradictory`: marked impossible, yet with answers; taken as impossible, the texts kept in
-      `gold_texts`
+    - `contradictory`: marked impossible, yet with answers; taken as impossible, the texts kept in `gold_texts`
     """
 
     source: str
@@ -116,8 +114,7 @@ class Sentences:
     """A GLUE split: n sentences or pairs with labels.
 
     - `first`, `second`: n texts each; `second` is None where the task has single sentences
-    - `labels`: (n,) int64 indices into `names`, or (n,) float64 scores (STS-B, `names` empty); None for a
-      test split
+    - `labels`: (n,) int64 indices into `names`, or (n,) float64 scores (STS-B, `names` empty); None for a test split
     """
 
     task: str

@@ -1,7 +1,6 @@
 """GLUE (Wang et al. 2019), eight tasks: its tab-separated files with GLUE's own columns, or the hub's copy.
 
-Quotes are plain characters in these files, some copies begin with a BOM, and CoLA's train and dev have no
-header.
+Quotes are plain characters in these files, some copies begin with a BOM, and CoLA's train and dev have no header.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from quoth.data.dataset import Report, Sentences
-from quoth.data.hub_datasets import load_hub
+from quoth.data.read import load_hub
 from quoth.data.source import read_source
 from quoth.errors import QuothError
 
@@ -60,7 +59,7 @@ def read_glue(path: str | Path, task: str | None = None) -> Sentences:
     (QQP has some), or an MNLI row without consensus, is left out and stands in `report.skipped` by its line.
     """
     hub = HUB.fullmatch(str(path))
-    if hub and (task is None or _find(task) == _find(hub[2])) and _find(hub[2]) and not Path(path).exists():
+    if hub and (task is None or find_task(task) == find_task(hub[2])) and find_task(hub[2]) and not Path(path).exists():
         return _from_hub(*hub.groups(default="validation"))
     rows = [line.rstrip("\r").split("\t") for line in read_source(path).split("\n")]
     if not any(rows[0]):
@@ -106,8 +105,7 @@ def _sentences(path: str, name: str, header: list[str], rows: list[tuple[int, li
 
 def _from_hub(dataset: str, part: str, split: str) -> Sentences:
     """The hub's columns as GLUE's own: there a label is its number, and −1 where a row has none."""
-    name = _find(part)
-    assert name is not None
+    name = find_task(part) or part
     task = TASKS[name]
     source = f"{dataset}/{part}:{split}"
     found: list[tuple[int, list[str]]] = []
@@ -148,7 +146,7 @@ def _label(task: Task, cell: str, where: str) -> float:
         raise QuothError(f"{where}: the score is {cell!r}, a number is wanted") from None
 
 
-def _find(name: str) -> str | None:
+def find_task(name: str) -> str | None:
     """GLUE's spelling of a task: sst2, SST-2 and Sst-2 are one."""
     plain = name.upper().replace("-", "")
     return next((task for task in TASKS if task.upper().replace("-", "") == plain), None)
@@ -156,12 +154,12 @@ def _find(name: str) -> str | None:
 
 def _task(path: Path, header: list[str], given: str | None) -> str:
     if given is not None:
-        task = _find(given)
+        task = find_task(given)
         if task is None:
             raise QuothError(f"{given!r} is not a GLUE task known here; one of {', '.join(TASKS)} is wanted")
         return task
     for folder in reversed(path.parts[:-1]):
-        task = _find(folder)
+        task = find_task(folder)
         if task is not None:
             return task
     for name, spec in TASKS.items():

@@ -1,12 +1,13 @@
-"""One `read` for every source of questions; the name says which kind it is."""
+"""One `read` for every source of questions; the name says which kind it is. What is no file is a dataset of the hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from quoth.data.check import build
 from quoth.data.dataset import Dataset
-from quoth.data.hub_datasets import read_hub
-from quoth.data.rows import read_csv, read_jsonl
+from quoth.data.rows import read_csv, read_jsonl, row_question
 from quoth.data.squad import read_squad
 from quoth.errors import QuothError
 
@@ -17,8 +18,7 @@ def read(path_or_id: str | Path) -> Dataset:
     """Read questions from a file or the hub, checked; `dataset.report.lines()` is the summary to print.
 
     - `.json`: SQuAD 1.1 or 2.0; `.jsonl`, `.ndjson`, `.csv`: a row a question; each also with `.gz` after it
-    - anything else that is not a file: a dataset of the hub, `name` or `name:split` (else the validation
-      split)
+    - anything else that is not a file: a dataset of the hub, `name` or `name:split` (else the validation split)
     """
     path = Path(path_or_id)
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -35,3 +35,27 @@ def read(path_or_id: str | Path) -> Dataset:
     if not name or name.count("/") > 1 or name[0] in "./~":
         raise QuothError(f"{path}: no such file")
     return read_hub(name, split or "validation")
+
+
+def read_hub(name: str, split: str = "validation") -> Dataset:
+    """Read a split of a hub dataset: id, title, context, question, answers{text: […], answer_start: […]}.
+
+    An empty list of answers means unanswerable, as in `squad_v2`.
+    """
+    source = f"{name}:{split}"
+    rows = enumerate(load_hub(name, split), start=1)
+    return build(source, (row_question(row, f"{source}, row {number}", number) for number, row in rows))
+
+
+def load_hub(name: str, split: str, part: str = "") -> Any:
+    """The rows of a split, as dicts. part: the configuration, where a dataset has several (mrpc of nyu-mll/glue)."""
+    whole = f"{name}/{part}" if part else name
+    try:
+        from datasets import load_dataset  # optional
+    except ImportError:
+        raise QuothError(f"{whole}: no such file; to read it from the hub, first: pip install 'quoth[hub]'") from None
+    try:
+        return load_dataset(name, *((part,) if part else ()), split=split)
+    except Exception as error:  # whatever the hub, the network or a loader says, the user has one line to read
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise QuothError(f"{whole}: the hub dataset (split {split!r}) cannot be read: {reason}") from None

@@ -12,7 +12,7 @@ from typing import Any
 from quoth.data.check import build
 from quoth.data.dataset import Dataset, Raw
 from quoth.data.source import parse_json, read_source
-from quoth.data.squad import as_kind, get
+from quoth.data.squad import as_kind, get, squad_golds
 from quoth.errors import QuothError
 
 
@@ -52,7 +52,7 @@ def row_question(row: Any, where: str, number: int) -> Raw:
 def hub_golds(answers: Any, where: str) -> list[tuple[str, int | None]]:
     """Answers in the hub's form, {text: […], answer_start: […]}, or in SQuAD's, [{text, answer_start}, …]."""
     if isinstance(answers, list):
-        return [(get(a, "text", str, where), get(a, "answer_start", int, where)) for a in answers]
+        return squad_golds(answers, where)
     texts = get(answers, "text", list, where)
     return _pair(texts, get(answers, "answer_start", list, where), where)
 

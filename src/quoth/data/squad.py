@@ -39,11 +39,13 @@ def _question(qa: Any, context: str, title: str, where: str) -> Raw:
     name = get(qa, "id", str, where)
     where = f"{where} (id {name})"
     impossible = get(qa, "is_impossible", bool, where) if "is_impossible" in qa else None
-    golds = [
-        (get(answer, "text", str, where), get(answer, "answer_start", int, where))
-        for answer in get(qa, "answers", list, where)
-    ]
+    golds = squad_golds(get(qa, "answers", list, where), where)
     return Raw(name, get(qa, "question", str, where), context, golds, impossible, title)
+
+
+def squad_golds(answers: list[Any], where: str) -> list[tuple[str, int | None]]:
+    """Answers in SQuAD's form, [{text, answer_start}, …]."""
+    return [(get(answer, "text", str, where), get(answer, "answer_start", int, where)) for answer in answers]
 
 
 def get(value: Any, key: str, kind: type[Kind], where: str) -> Kind:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from quoth.encoder.families import FAMILIES, Family, register_family
-from quoth.encoder.shape import LayerShape, Shape, ShapeFile, read_shape
+from quoth.encoder.shape import LayerShape, Shape, read_shape
 from quoth.encoder.style import Style
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ __all__ = [
     "Family",
     "LayerShape",
     "Shape",
-    "ShapeFile",
     "Style",
     "read_shape",
     "register_family",

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from quoth.encoder.attention import Attention, Plan, make_plan
 from quoth.encoder.shape import LayerShape, Shape
-from quoth.encoder.steps import check_activation, layer_norm, linear_activate, linear_add_norm
+from quoth.encoder.steps import ACTIVATIONS, initialise, layer_norm, linear_activate, linear_add_norm
 from quoth.encoder.style import Style
 from quoth.errors import QuothError
 from quoth.windows import Packed
@@ -79,13 +79,14 @@ class Encoder(nn.Module):
     def __init__(self, shape: Shape, style: Style | None = None) -> None:
         super().__init__()
         style = style or Style()
-        check_activation(style.activation)
+        if style.activation not in ACTIVATIONS:
+            raise QuothError(f"activation {style.activation!r} is not supported; known: {', '.join(ACTIVATIONS)}")
         self.shape = shape
         self.style = style
         self.checkpointing = False
         self.embeddings = Embeddings(shape, style)
         self.layers = nn.ModuleList(Layer(shape.hidden, layer, style) for layer in shape.stored_layers)
-        self.apply(_initialise)
+        self.apply(initialise)
 
     @property
     def longest_window(self) -> int:
@@ -151,14 +152,6 @@ class Encoder(nn.Module):
         if torch.is_autocast_enabled(device):
             return torch.get_autocast_dtype(device)
         return self.embeddings.words.weight.dtype
-
-
-def _initialise(module: nn.Module) -> None:
-    """BERT's: weights normal with σ = 0.02, biases 0, LayerNorm 1 and 0 (torch's own)."""
-    if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=0.02)
-    if isinstance(module, nn.Linear):
-        nn.init.zeros_(module.bias)
 
 
 def _check_range(what: str, values: Tensor, limit: int, table: str) -> None:

@@ -68,12 +68,12 @@ class Shape:
         object.__setattr__(self, "layers", tuple(self.layers))
         object.__setattr__(self, "projection", self.projection or self.embedding != self.hidden)
         for name in ("vocab", "positions", "types", "embedding", "hidden"):
-            _check_size(name, getattr(self, name), least=0 if name == "types" else 1)
+            check_whole(f"shape: {name}", getattr(self, name), least=0 if name == "types" else 1)
         if not self.layers:
             raise QuothError("shape: layers is empty; an encoder has at least one layer")
         for number, layer in enumerate(self.layers):
             for name, value in asdict(layer).items():
-                _check_size(f"layers[{number}].{name}", value, least=1)
+                check_whole(f"shape: layers[{number}].{name}", value, least=1)
         if self.tied and len(set(self.layers)) > 1:
             raise QuothError("shape: tied layers share their weights, so all of them must have the same sizes")
 
@@ -161,6 +161,7 @@ def read_shape(path: str | Path) -> ShapeFile:
     return ShapeFile(str(family), Shape.from_json(value, str(path)))
 
 
-def _check_size(name: str, value: Any, least: int) -> None:
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Refuse a value that is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise QuothError(f"shape: {name} is {value!r}; it must be a whole number of at least {least}")
+        raise QuothError(f"{name} is {value!r}; it must be a whole number of at least {least}")

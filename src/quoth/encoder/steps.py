@@ -13,9 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.errors import QuothError
-
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # of an encoder
 _TRITON = find_spec("triton") is not None
 
 
@@ -25,7 +23,7 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
     All our activations keep 0 at 0, so `linear_add_norm` may take the wider rows as they are.
     """
     if not fusable(linear):
-        return _activate(linear(x), activation)
+        return activate(linear(x), activation)
     extra = up_to_8(linear.out_features) - linear.out_features
     product = F.linear(x, F.pad(linear.weight, (0, 0, 0, extra)) if extra else linear.weight)
     bias = F.pad(linear.bias, (0, extra)) if extra else linear.bias
@@ -33,7 +31,7 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
         from quoth.encoder.kernels.gelu import bias_gelu
 
         return bias_gelu(product, bias, activation == "gelu_tanh")
-    return _activate(product + bias, activation)
+    return activate(product + bias, activation)
 
 
 def linear_add_norm(
@@ -74,10 +72,12 @@ def up_to_8(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def check_activation(name: str) -> None:
-    """Refuse an activation that no step computes."""
-    if name not in ACTIVATIONS:
-        raise QuothError(f"activation {name!r} is not supported; known: {', '.join(ACTIVATIONS)}")
+def initialise(module: nn.Module) -> None:
+    """As BERT: weights normal with σ = 0.02, biases 0, LayerNorm 1 and 0 (torch's own)."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
 
 
 def fusable(linear: nn.Linear) -> bool:
@@ -93,9 +93,10 @@ def have_kernels(x: Tensor) -> bool:
     return x.is_cuda and _TRITON
 
 
-def _activate(x: Tensor, activation: str) -> Tensor:
-    if activation == "relu":
-        return F.relu(x)
+def activate(x: Tensor, activation: str) -> Tensor:
+    """An activation by its name: gelu, gelu_tanh, relu or tanh."""
+    if activation in ("relu", "tanh"):
+        return x.relu() if activation == "relu" else x.tanh()
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
@@ -105,7 +106,7 @@ def _linear_dropout(linear: nn.Linear, x: Tensor, p: float) -> Tensor:
     if p > 0 and fusable(linear):
         product = F.linear(x, linear.weight)
         if _half_on_cuda(product):
-            from quoth.encoder.kernels.bias_dropout import bias_dropout
+            from quoth.encoder.kernels.dropout import bias_dropout
 
             return bias_dropout(product, linear.bias, p)
         return F.dropout(product + linear.bias, p)

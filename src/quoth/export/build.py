@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
-from quoth.encoder.graph import Exportable, Foldable
+from quoth.encoder.graph import Foldable, Graph, write
 from quoth.errors import QuothError
-from quoth.export.encoder import Inputs, encode
-from quoth.export.graph import Graph
+from quoth.export.encoder import IDS, TYPES, encode
+from quoth.export.graph import onnx_model
 from quoth.export.outliers import Outliers
 from quoth.export.verify import Compute
 from quoth.hub import ModelFiles, find_model
 from quoth.model import Model, load
 from quoth.runtime.ensemble import Body, EnsembleRunner, load_ensemble
-from quoth.windows import Packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +44,18 @@ def build(subject: Subject, outliers: Sequence[Sequence[Outliers]] = ()) -> onnx
     """The graph of a subject, in float32. outliers: of each encoder's layers, if it is to be quantised."""
     g = Graph()
     types = any(body.encoder.shape.types for body in subject.bodies)
-    names = ["input_ids", *(["token_type_ids"] if types else [])]
-    inputs = Inputs("input_ids", "token_type_ids", g("Shape", "input_ids"))
+    size = g("Shape", IDS)
     logits: dict[int, str] = {}
     for place, body in enumerate(subject.bodies):
-        states = encode(g, body.encoder, inputs, body.layers, outliers[place] if outliers else ())
-        logits |= _heads(g, subject, body, states, inputs.size)
+        states = encode(g, body.encoder, size, body.layers, outliers[place] if outliers else ())
+        logits |= _heads(g, subject, body, states, size)
     if subject.task == "class":
         g.output("logits", logits[0])
         shapes: dict[str, list[str | int]] = {"logits": ["batch", "labels"]}
     else:
-        _spans(g, [logits[number] for number in range(len(logits))], inputs.size)
+        _spans(g, [logits[number] for number in range(len(logits))], size)
         shapes = {name: [len(logits), "batch", "length"] for name in ("start", "end")}
-    model = g.model(names, shapes, _facts(subject))
+    model = onnx_model(g, (IDS, TYPES) if types else (IDS,), shapes, _facts(subject))
     onnx.checker.check_model(model)
     return model
 
@@ -81,9 +78,7 @@ def _heads(g: Graph, subject: Subject, body: Body, states: dict[int, str], size:
 
 def _logits(g: Graph, head: Any, states: Sequence[str], size: str) -> str:
     """From the states that a head reads, (T, h) each, for classes the pooler's output last, to (T, outputs)."""
-    if not isinstance(head, Exportable):
-        raise QuothError(f"a head of kind {head.kind!r} cannot be exported; give its class a method to_onnx")
-    return str(head.to_onnx(g, states, size))
+    return str(write(f"head of kind {head.kind!r}", head, g, states, size))
 
 
 def _spans(g: Graph, logits: Sequence[str], size: str) -> None:
@@ -121,19 +116,10 @@ def open_subject(source: str | Path) -> Subject:
     if model.head.task not in ("span", "class"):
         raise QuothError(f"{source}: has a head for {model.head.task!r}; heads for spans and classes can be exported")
     if model.head.task == "class":
-        return Subject(
-            files, [Body(model.encoder, {0: model.head}, model.head.reads)], None, model, _count(model), _classes(model)
-        )
+        body = Body(model.encoder, {0: model.head}, model.head.reads)
+        return Subject(files, [body], None, model, _count(model), lambda packed: model(packed.to("cpu")).numpy())
     runner = EnsembleRunner([model], "sum", "cpu", "fp32")
     return Subject(files, runner.bodies, None, model, _count(model.encoder, model.head), runner.member_logits)
-
-
-def _classes(model: Model) -> Compute:
-    def compute(packed: Packed[np.ndarray]) -> np.ndarray:
-        found: np.ndarray = model(packed.to("cpu")).numpy()
-        return found
-
-    return compute
 
 
 def _count(*modules: Any) -> int:

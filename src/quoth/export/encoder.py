@@ -8,7 +8,6 @@ separated from the rest (`quoth.export.outliers`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,28 +15,22 @@ import torch
 
 from quoth.encoder import Encoder
 from quoth.encoder.encoder import Embeddings, Layer
-from quoth.encoder.graph import Exportable
-from quoth.errors import QuothError
-from quoth.export.graph import Graph, plain
+from quoth.encoder.graph import Graph, plain, write
 from quoth.export.outliers import Outliers
 
-
-@dataclass(frozen=True)
-class Inputs:
-    """A batch, as names in a graph. ids and types: (B, L); size: (2,), B and L."""
-
-    ids: str
-    types: str
-    size: str
+IDS, TYPES = "input_ids", "token_type_ids"  # the graph's inputs, (B, L) each
 
 
 def encode(
-    g: Graph, encoder: Encoder, inputs: Inputs, layers: Sequence[int], outliers: Sequence[Outliers] = ()
+    g: Graph, encoder: Encoder, size: str, layers: Sequence[int], outliers: Sequence[Outliers] = ()
 ) -> dict[int, str]:
-    """The states of the layers asked for, by number: (B, L, h) each. outliers: of each layer, for int8."""
+    """The states of the layers asked for, by number: (B, L, h) each.
+
+    size: (2,), B and L; outliers: of each layer, for int8
+    """
     count = len(encoder.shape.layers) + 1
     wanted = {layer % count for layer in layers}
-    x = _embed(g, encoder.embeddings, inputs)
+    x = _embed(g, encoder.embeddings, size)
     states = {0: x}
     for number in range(1, max(wanted) + 1):
         place = 0 if encoder.shape.tied else number - 1
@@ -46,16 +39,16 @@ def encode(
     return {layer: states[layer % count] for layer in layers}
 
 
-def _embed(g: Graph, embeddings: Embeddings, inputs: Inputs) -> str:
+def _embed(g: Graph, embeddings: Embeddings, size: str) -> str:
     """→ (B, L, h)."""
     first = embeddings.style.first_position
-    length = g("Gather", inputs.size, g.constant(1))
+    length = g("Gather", size, g.constant(1))
     one, begin = g.constant(1), g.constant(first)
     positions = g("Range", begin, g("Add", length, begin), one)
-    x = g("Gather", g.constant(embeddings.words.weight), inputs.ids)
+    x = g("Gather", g.constant(embeddings.words.weight), IDS)
     x = g("Add", x, g("Gather", g.constant(embeddings.positions.weight), positions))
     if embeddings.types is not None:
-        x = g("Add", x, g("Gather", g.constant(embeddings.types.weight), inputs.types))
+        x = g("Add", x, g("Gather", g.constant(embeddings.types.weight), TYPES))
     x = g.norm(x, embeddings.norm)
     return g.dense(x, embeddings.projection) if isinstance(embeddings.projection, torch.nn.Linear) else x
 
@@ -91,10 +84,4 @@ def _feed_forward(g: Graph, layer: Layer, x: str, outliers: Outliers | None) -> 
 
 def _adapted(g: Graph, adapter: Any, x: str) -> str:
     """What a tuning method inserted before a residual sum makes of x, or x where there is nothing."""
-    if adapter is None:
-        return x
-    if not isinstance(adapter, Exportable):
-        raise QuothError(
-            f"a module of kind {type(adapter).__name__} cannot be exported; give its class a method to_onnx"
-        )
-    return str(adapter.to_onnx(g, x))
+    return x if adapter is None else str(write(f"module of kind {type(adapter).__name__}", adapter, g, x))

@@ -33,7 +33,8 @@ from quoth.export.build import Subject, build, open_subject
 from quoth.export.graph import OPSET
 from quoth.export.outliers import find_outliers
 from quoth.export.quantise import quantise
-from quoth.files import atomic_folder, write_json
+from quoth.files import write_json
+from quoth.folders import atomic_folder
 from quoth.hub import ONNX, ONNX_DATA, ModelFiles
 from quoth.model.checkpoint import FORMAT
 from quoth.runtime.onnx_runner import OnnxRunner
@@ -152,12 +153,9 @@ def _description(subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
     """quoth.json: for one model as `save` writes it, but for the weights; with what was measured."""
     value: dict[str, Any] = {"format": FORMAT, "quoth": __version__}
     if subject.model is not None:
-        encoder = subject.model.encoder
-        value |= {
-            "family": subject.model.family.name,
-            "shape": encoder.shape.to_json(),
-            "style": encoder.style.to_json(),
-        }
+        value["family"] = subject.model.family.name
+        value["shape"] = subject.model.encoder.shape.to_json()
+        value["style"] = subject.model.encoder.style.to_json()
         value["head"] = subject.model.head.to_json()
     else:
         members = {number: head for body in subject.bodies for number, head in body.heads.items()}

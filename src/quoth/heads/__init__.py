@@ -16,7 +16,7 @@ from quoth.config import fill
 from quoth.errors import QuothError
 from quoth.heads.cacnn import ContextCNN
 from quoth.heads.chain import Chain
-from quoth.heads.head import KINDS, Head, PretrainingOutput, SpanOutput, register_head
+from quoth.heads.head import KINDS, Head, SpanOutput, register_head
 from quoth.heads.line import Argument
 from quoth.heads.linear import ClassHead, SpanHead
 from quoth.heads.mlm import MlmHead
@@ -30,7 +30,6 @@ __all__ = [
     "ContextCNN",
     "Head",
     "MlmHead",
-    "PretrainingOutput",
     "SpanHead",
     "SpanOutput",
     "build_head",

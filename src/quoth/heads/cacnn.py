@@ -105,8 +105,7 @@ class ContextCNN(nn.Module):
         assert self.filters is not None
         hidden, around = self.weight.shape[1], [self.width // 2] * 2
         context = g("Unsqueeze", self._most(g, y), g.integers(1))
-        second, bias = self.second.weight, self.second.bias
-        along = g("Conv", context, g.constant(second), *([] if bias is None else [g.constant(bias)]), pads=around)
+        along = g("Conv", context, g.constant(self.second.weight), g.constant(self.second.bias), pads=around)
         each = g.reshape(along, -1, self.maps, self.width, self.filters)
         tiled = g("Concat", *[g("Transpose", each, perm=[0, 2, 1, 3])] * -(-hidden // self.filters), axis=3)
         return g("Slice", tiled, g.integers(0), g.integers(hidden), g.integers(3))
@@ -124,7 +123,6 @@ class ContextCNN(nn.Module):
 
     def _most(self, g: Graph, y: str) -> str:
         """relu(max + b) over the tokens, in a graph. y: (B, channels, L) → (B, channels)."""
-        assert self.first.bias is not None
         most = g("ReduceMax", y, g.integers(2), keepdims=0)
         return g("Relu", g("Add", most, g.constant(self.first.bias)))
 
@@ -137,7 +135,7 @@ class ContextCNN(nn.Module):
         """Each window's filters from the first convolution. y: (T, channels) → (n, w, maps, h)."""
         hidden = self.weight.shape[1]
         most = _segment_max(y, packed, window, self.width if self.second is None else 1)
-        features = F.relu(most + self.first.bias)  # type: ignore[operator]  # an empty segment: relu(−∞) = 0
+        features = F.relu(most + self.first.bias)  # an empty segment: relu(−∞) = 0
         if self.second is None:
             return features.view(-1, self.width, self.maps, hidden)
         near = F.pad(features, (self.width // 2, self.width // 2)).unfold(1, self.width, 1)  # (n, filters, w)
@@ -146,12 +144,11 @@ class ContextCNN(nn.Module):
         return filters.repeat(1, 1, 1, -(-hidden // features.shape[1]))[..., :hidden]
 
 
-def _convolution(inputs: int, outputs: int, width: int) -> nn.Conv1d:
-    """The weights of a convolution: truncated normal with σ = 0.02, bias 0."""
-    layer = nn.Conv1d(inputs, outputs, width)
+def _convolution(inputs: int, outputs: int, width: int) -> Any:
+    """An `nn.Conv1d` that always has a bias, 0 at first; its weights from a truncated normal with σ = 0.02."""
+    layer: Any = nn.Conv1d(inputs, outputs, width)
     nn.init.trunc_normal_(layer.weight, std=0.02, a=-0.04, b=0.04)
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+    nn.init.zeros_(layer.bias)
     return layer
 
 

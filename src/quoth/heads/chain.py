@@ -26,23 +26,11 @@ from torch import Tensor, nn
 from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
 from quoth.heads import convolution, inception, layer_attention, pooling, xception  # noqa: F401  # they register steps
-from quoth.heads.compress import Compressed, Skip
-from quoth.heads.graph_values import GraphHere, GraphValue, concat_values, stack_values, write_steps
+from quoth.heads.compress import Skip
+from quoth.heads.graph import GraphHere, GraphValue, concat_values, stack_values, write_steps
 from quoth.heads.head import SpanOutput, States, Task, register_head
 from quoth.heads.line import SOURCES, Branches, Line, Word, parse, spell
-from quoth.heads.step import (
-    STEPS,
-    Form,
-    Here,
-    Later,
-    Value,
-    draw,
-    now,
-    pieces,
-    register_step,
-    side_by_side,
-    stack,
-)
+from quoth.heads.step import STEPS, Compressed, Form, Here, Value, draw, now, pieces, register_step, side_by_side, stack
 from quoth.windows import Packed
 
 ENDS = ("linear", "attend")
@@ -60,12 +48,13 @@ class Linear(nn.Module):
     def forward(self, x: Value, here: Here) -> Tensor:
         """(layers, T, f) or (T, f), or pieces of that → (T, outputs)."""
         parts = pieces(x)
+        widths = [part.features if isinstance(part, Compressed) else part[..., 0, :].numel() for part in parts]
         logits: Tensor = self.bias
-        for part, weight in zip(parts, self.weight.split([features(part) for part in parts], 1)):
+        for part, weight in zip(parts, self.weight.split(widths, 1)):
             if isinstance(part, Compressed):
                 logits = logits + part.linear(weight)
             else:
-                logits = logits + F.linear(side_by_side(now(part)), weight)
+                logits = logits + F.linear(side_by_side(part), weight)
         return logits
 
     def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
@@ -110,7 +99,10 @@ class Chain(nn.Module):
 
     def __init__(self, hidden: int, layers: int, line: str, labels: int | None = None, *, pooled: bool = False) -> None:
         super().__init__()
-        _check(labels, pooled=pooled)
+        if labels is not None and labels < 1:
+            raise QuothError(f"head: labels must be a whole number from 1, not {labels!r}")
+        if pooled and labels is None:
+            raise QuothError("head: pooled is for classes only; give labels with it")
         self.task: Task = "span" if labels is None else "class"
         self.pooled = pooled
         self.labels = labels
@@ -166,11 +158,6 @@ def run(steps: nn.ModuleList, x: Value, here: Here) -> Value:
     return x
 
 
-def features(x: Tensor | Later) -> int:
-    """How many features a token has in x, (layers, T, f) or (T, f)."""
-    return x.features if isinstance(x, Compressed) else now(x)[..., 0, :].numel()
-
-
 def _pick(states: States, picked: tuple[int, ...]) -> Tensor:
     """The states of these numbers: (T, h) of one, (layers, T, h) of several."""
     if len(picked) == 1:
@@ -224,10 +211,3 @@ def _layers(source: Word, layers: int) -> tuple[int, ...]:
 
 def _has_skip(line: Line) -> bool:
     return any(any(map(_has_skip, step.lines)) if isinstance(step, Branches) else step.name == "skip" for step in line)
-
-
-def _check(labels: int | None, *, pooled: bool) -> None:
-    if labels is not None and labels < 1:
-        raise QuothError(f"head: labels must be a whole number from 1, not {labels!r}")
-    if pooled and labels is None:
-        raise QuothError("head: pooled is for classes only; give labels with it")

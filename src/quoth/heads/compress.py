@@ -13,16 +13,16 @@ the authors' code does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.encoder.graph import Graph
-from quoth.heads.graph_values import GraphHere, GraphValue, concat_values
+from quoth.heads.graph import GraphHere, GraphValue, concat_values
 from quoth.heads.line import Argument
-from quoth.heads.step import Form, Here, Value, by_layer, draw, fusable, need_layers, pieces, register_step
+from quoth.heads.step import Compressed, Form, Here, Value, by_layer, draw, fusable, need_layers, pieces, register_step
 
 
 class Compress(nn.Module):
@@ -50,39 +50,10 @@ class Compress(nn.Module):
 
     def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
         """(layers, T, f) → (layers, T, size); or (T, f) → (T, size)."""
-        size = self.form.width
-        bias = self.bias.unflatten(0, (-1, size))
+        bias = self.bias.unflatten(0, (-1, self.form.width))
         product = g("MatMul", x.name, g.constant(self.weight.mT))
         shifted = g("Add", product, g.constant(bias.unsqueeze(1) if self.weight.ndim == 3 else bias[0]))
-        return replace(x, name=g.activate(shifted, "gelu_tanh"), width=size)
-
-
-@dataclass(frozen=True)
-class Compressed:
-    """gelu(products + bias), not yet computed.
-
-    products: (layers, T, size up to 8), or (T, size up to 8); bias: (1 or layers, size)
-    """
-
-    products: Tensor
-    bias: Tensor
-
-    @property
-    def features(self) -> int:
-        """Of a token, all layers together."""
-        return (len(self.products) if self.products.ndim == 3 else 1) * self.bias.shape[-1]
-
-    def now(self) -> Tensor:
-        """(layers, T, size) or (T, size)."""
-        bias = self.bias.unsqueeze(1) if self.products.ndim == 3 else self.bias
-        return F.gelu(self.products[..., : bias.shape[-1]] + bias.to(self.products.dtype), approximate="tanh")
-
-    def linear(self, weight: Tensor) -> Tensor:
-        """A dense layer to two logits, in one pass over the products. weight: (2, features) → (T, 2)."""
-        from quoth.heads.kernels.gelu_linear import gelu_linear
-
-        products = self.products if self.products.ndim == 3 else self.products.unsqueeze(0)
-        return gelu_linear(products, self.bias, weight.unflatten(1, (len(products), -1)))
+        return replace(x, name=g.activate(shifted, "gelu_tanh"), width=self.form.width)
 
 
 class Skip(nn.Module):

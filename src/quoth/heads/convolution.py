@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from quoth.encoder.graph import Graph
 from quoth.errors import QuothError
-from quoth.heads import graph_maps
-from quoth.heads.graph_values import GraphHere, GraphValue
+from quoth.heads import graph
+from quoth.heads.graph import GraphHere, GraphValue
 from quoth.heads.image import draw_filters, filters, make_image
 from quoth.heads.line import Argument
 from quoth.heads.step import Form, Here, Step, register_step
@@ -66,13 +66,13 @@ class FeatureCNN(nn.Module):
         """(layers, T, f) or (T, f) → (T, features), one token at a time."""
         dilation, layers = self.dilation, x.layers or 1
         tokens = g("Transpose", x.name, perm=[1, 0, 2]) if x.layers else g("Unsqueeze", x.name, g.integers(1))
-        tokens, width = graph_maps.fill_up(g, tokens, 3, 2, x.width, FIRST * dilation)
+        tokens, width = graph.fill_up(g, tokens, 3, 2, x.width, FIRST * dilation)
         split = g.reshape(tokens, -1, layers, width // (FIRST * dilation), FIRST, dilation)
         patches = g("Transpose", split, perm=[0, 2, 4, 1, 3])
         places = width // FIRST
         y = g("Relu", g.dense(g.reshape(patches, -1, places, layers * FIRST), self.first))
         for linear in (self.second, self.third):
-            y, places = graph_maps.fill_up(g, y, 3, 1, places, WIDTH)
+            y, places = graph.fill_up(g, y, 3, 1, places, WIDTH)
             places //= WIDTH
             y = g("Relu", g.dense(g.reshape(y, -1, places, linear.in_features), linear))
         width = places * self.third.out_features
@@ -102,11 +102,11 @@ class TokenCNN(nn.Module):
 
     def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
         """(layers, T, f) or (T, f) → (T, features)."""
-        image = graph_maps.make_maps(g, x, here)
-        y = graph_maps.relu(g, graph_maps.concat(g, [graph_maps.convolve(g, conv, image) for conv in self.bank]))
+        image = graph.make_maps(g, x, here)
+        y = graph.relu(g, graph.concat(g, [graph.convolve(g, conv, image) for conv in self.bank]))
         for conv in (self.second, self.third):
-            name, width = graph_maps.fill_up(g, y.name, 4, 3, y.width, WIDTH)
-            y = graph_maps.relu(g, graph_maps.convolve(g, conv, replace(y, name=name, width=width)))
+            name, width = graph.fill_up(g, y.name, 4, 3, y.width, WIDTH)
+            y = graph.relu(g, graph.convolve(g, conv, replace(y, name=name, width=width)))
         flat = y.width * y.channels
         return GraphValue(g.reshape(g("Transpose", y.name, perm=[0, 2, 3, 1]), -1, flat), None, flat)
 
@@ -115,10 +115,8 @@ def _patches(x: Tensor, dilation: int) -> Tensor:
     """What each of the first filters sees: (T, layers, f) → (T, places, layers · width)."""
     if dilation == 1 and x.is_cuda and x.element_size() == 2 and x.is_contiguous() and not x.requires_grad:
         wide = x.view(torch.complex128).unflatten(2, (-1, FIRST // 8)).transpose(1, 2)  # 16 bytes move at once
-        seen: Tensor = wide.flatten(2).view(x.dtype)
-    else:
-        seen = x.unflatten(2, (-1, FIRST, dilation)).permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2)
-    return seen
+        return wide.flatten(2).view(x.dtype)  # type: ignore[no-any-return]
+    return x.unflatten(2, (-1, FIRST, dilation)).permute(0, 2, 4, 1, 3).flatten(3).flatten(1, 2)  # type: ignore[no-any-return]
 
 
 def _places(features: int, step: int) -> int:

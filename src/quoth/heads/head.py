@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, Type
 
 from torch import Tensor, nn
 
-from quoth.windows import Packed
-
 Task = Literal["span", "class", "mlm"]
 States: TypeAlias = "Sequence[Tensor] | Tensor"
 """(T, h) for each layer that a head reads: a sequence, or one tensor of (layers, T, h)."""
@@ -40,9 +38,9 @@ Output: TypeAlias = SpanOutput | Tensor | PretrainingOutput
 
 
 class Head(Protocol):
-    """From layer states to logits. A head is an `nn.Module` with these names, and one of the three ways to be called.
+    """From layer states to logits. A head is an `nn.Module` with these names.
 
-    kind: its name in recipes and model folders; task: which of the three below it is
+    kind: its name in recipes and model folders; task: which of the three ways to be called it has
     reads: the layers wanted, 0 being the embeddings and −1 the last layer; pooled: whether it reads the pooler
     """
 
@@ -57,28 +55,14 @@ class Head(Protocol):
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """As every `nn.Module`."""
 
+    def __call__(self, *inputs: Any) -> Output:
+        """By task:
 
-class ReadsTokens(Head, Protocol):
-    """Task "span"."""
-
-    def __call__(self, states: States, packed: Packed[Tensor]) -> SpanOutput:
-        """The states of all tokens → start logits (T,), end logits (T,)."""
-
-
-class ReadsFirstTokens(Head, Protocol):
-    """Task "class"."""
-
-    def __call__(self, first: Sequence[Tensor]) -> Tensor:
-        """The states of first tokens, (n, h) for each layer, then the pooler's output if `pooled` → (n, labels)."""
-
-
-class ReadsMaskedTokens(Head, Protocol):
-    """Task "mlm"."""
-
-    def __call__(
-        self, states: States, packed: Packed[Tensor], table: Tensor, pooled: Tensor | None
-    ) -> PretrainingOutput:
-        """The states of all tokens, the word embeddings (vocab, e), the pooler's output (n, h) → (m, vocab), (n, 2)."""
+        span   `States` of all tokens, a `Packed` batch → start logits (T,), end logits (T,)
+        class  a list: (n, h) of first tokens for each layer, then the pooler's output if `pooled` → (n, labels)
+        mlm    `States` of all tokens, a `Packed` batch, the word embeddings (vocab, e), the pooler's output (n, h) or
+               None → (m, vocab), (n, 2)
+        """
 
 
 KINDS: dict[str, Callable[..., Head]] = {}

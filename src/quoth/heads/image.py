@@ -7,8 +7,8 @@ zero again before the next filter looks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from quoth.encoder.graph import Graph
-from quoth.heads.graph_maps import Maps, channel_norm, convolve, relu
-from quoth.heads.step import Form
+from quoth.heads.graph import GraphHere, GraphValue, Maps, channel_norm, convolve, make_maps, relu
+from quoth.heads.step import Form, Here
 from quoth.windows import Packed
 
 GAP = 3  # rows of zeros between windows: as far as the highest filter, 7×7, looks
@@ -70,19 +70,33 @@ def _channels_last(pixels: Tensor) -> Tensor:
     return pixels.permute(1, 2, 0).contiguous().permute(2, 0, 1).unsqueeze(0)
 
 
-def through(parts: Iterable[nn.Module], x: Tensor, packed: Packed[Tensor] | None) -> Tensor:
-    """A deep network, its parts one after the other, then the mean over the features. x: (…, T, f) → (T, channels).
+class Deep(nn.Module):
+    """A deep network: lists of parts, all parts one after the other, then the mean over the features.
 
     When trained on so many tokens that all maps might not fit, a megabyte a token, only the inputs of parts are kept;
     the rest is computed again in the backward pass.
     """
-    image = make_image(x, packed)
-    y = image.pixels
-    many = torch.cuda.mem_get_info(x.device)[0] // (2 * MAPS) if x.is_cuda else MANY
-    again = torch.is_grad_enabled() and x.shape[-2] > many
-    for part in parts:
-        y = checkpoint(part, y, image, use_reentrant=False, preserve_rng_state=False) if again else part(y, image)
-    return image.tokens(y).mean(1)
+
+    def _parts(self) -> list[Any]:
+        return [part for parts in self.children() for part in cast(nn.ModuleList, parts)]
+
+    def forward(self, x: Tensor, here: Here) -> Tensor:
+        """(layers, T, f) or (T, f) → (T, channels of the last part)."""
+        image = make_image(x, here.packed)
+        y = image.pixels
+        many = torch.cuda.mem_get_info(x.device)[0] // (2 * MAPS) if x.is_cuda else MANY
+        again = torch.is_grad_enabled() and x.shape[-2] > many
+        for part in self._parts():
+            y = checkpoint(part, y, image, use_reentrant=False, preserve_rng_state=False) if again else part(y, image)
+        return image.tokens(y).mean(1)
+
+    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
+        """(layers, T, f) or (T, f) → (T, channels of the last part)."""
+        y = make_maps(g, x, here)
+        for part in self._parts():
+            y = part.to_onnx(g, y)
+        mean = g("ReduceMean", y.name, g.integers(3), keepdims=0)  # (B, channels, L)
+        return GraphValue(g.reshape(g("Transpose", mean, perm=[0, 2, 1]), -1, y.channels), None, y.channels)
 
 
 def filters(

@@ -19,10 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.encoder.graph import Graph
-from quoth.heads.graph_maps import Maps, channel_norm, concat, convolve, relu, write_parts
-from quoth.heads.graph_values import GraphHere, GraphValue
-from quoth.heads.image import Halve, Image, Unit, through
-from quoth.heads.step import Form, Here, register_step
+from quoth.heads.graph import Maps, channel_norm, concat, convolve, relu
+from quoth.heads.image import Deep, Halve, Image, Unit
+from quoth.heads.step import Form, register_step
 
 # 1×1, 3×3 reduce, 3×3, 5×5 reduce, 5×5, pool, from that table; None is a pool between modules.
 MODULES: tuple[tuple[int, int, int, int, int, int] | None, ...] = (
@@ -40,8 +39,8 @@ MODULES: tuple[tuple[int, int, int, int, int, int] | None, ...] = (
 )
 
 
-class Inception(nn.Module):
-    """`inception`."""
+class Inception(Deep):
+    """`inception`: (layers, T, f) or (T, f) → (T, 1024)."""
 
     def __init__(self, form: Form) -> None:
         super().__init__()
@@ -60,14 +59,6 @@ class Inception(nn.Module):
             self.body.append(Halve() if sizes is None else Module(form, channels, sizes))
             channels = channels if sizes is None else sizes[0] + sizes[2] + sizes[4] + sizes[5]
         self.form = replace(form, layers=None, width=channels)
-
-    def forward(self, x: Tensor, here: Here) -> Tensor:
-        """(layers, T, f) or (T, f) → (T, 1024)."""
-        return through((*self.stem, *self.body), x, here.packed)
-
-    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
-        """(layers, T, f) or (T, f) → (T, 1024)."""
-        return write_parts(g, (*self.stem, *self.body), x, here)
 
 
 class Module(nn.Module):

@@ -18,17 +18,16 @@ for all layers and so nothing to a softmax over them, is left out: 12·H² + 12�
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from quoth.encoder.graph import Graph
-from quoth.encoder.steps import linear_activate, linear_add_norm
-from quoth.heads.graph_values import GraphHere, GraphValue
+from quoth.encoder.steps import initialise, linear_activate, linear_add_norm
+from quoth.heads.graph import GraphHere, GraphValue
 from quoth.heads.line import Argument
-from quoth.heads.step import Form, Here, Step, by_layer, need_layers, register_step
+from quoth.heads.step import Form, Here, by_layer, need_layers, register_step
 
 SIGMA = 0.02  # BERT's
 
@@ -124,9 +123,7 @@ class EncoderBlock(Queries):
         self.to_key = nn.Linear(size, size, bias=False)
         self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
         for linear in (self.to_query, self.to_key, self.to_value, self.output, self.up, self.down):
-            nn.init.normal_(linear.weight, std=SIGMA)
-            if linear.bias is not None:
-                nn.init.zeros_(linear.bias)
+            initialise(linear)
         self.attention_norm, self.ffn_norm = nn.LayerNorm(size, 1e-12), nn.LayerNorm(size, 1e-12)
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
@@ -187,15 +184,10 @@ class EncoderBlock(Queries):
         return g("Add", flat, g.constant(self.to_value.bias))
 
 
-ATTENTIONS: dict[str, Callable[[Form], Step]] = {
-    "weighted": Weighted,
-    "dot": Dot,
-    "multiplicative": Multiplicative,
-    "encoder": EncoderBlock,
-}
+ATTENTIONS = {"weighted": Weighted, "dot": Dot, "multiplicative": Multiplicative, "encoder": EncoderBlock}
 
 
-def attend(form: Form, how: str) -> Step:
+def attend(form: Form, how: str) -> Queries:
     """`attend(weighted)`, `attend(dot)`, `attend(multiplicative)` or `attend(encoder)`."""
     return ATTENTIONS[how](form)
 

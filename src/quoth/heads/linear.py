@@ -6,20 +6,19 @@ Classes (the same, §4.1):           C·pool(h_CLS) + b, where pool is a dense l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.encoder.axes import FREE, HIDDEN, Axes
 from quoth.encoder.graph import Graph
+from quoth.encoder.steps import activate, initialise
 from quoth.errors import QuothError
 from quoth.heads.head import SpanOutput, States, Task, register_head
 from quoth.windows import Packed
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
+ACTIVATIONS = ("tanh", "relu", "gelu")
 
 
 @register_head
@@ -36,7 +35,7 @@ class SpanHead(nn.Module):
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.linear = nn.Linear(hidden, 2)
-        _initialise(self)
+        self.apply(initialise)
 
     def forward(self, states: States, packed: Packed[Tensor] | None = None) -> SpanOutput:
         """One state of (T, h) → start logits (T,), end logits (T,)."""
@@ -74,13 +73,13 @@ class ClassHead(nn.Module):
         self.linear = nn.Linear(hidden, labels)
         self.activation = activation
         self.pooled = pooled
-        _initialise(self)
+        self.apply(initialise)
 
     def forward(self, first: Sequence[Tensor]) -> Tensor:
         """The state of each window's first token (or the pooler's output), last of (n, h) → (n, labels)."""
         x = first[-1]
         if self.dense is not None and self.activation is not None:
-            x = ACTIVATIONS[self.activation](self.dense(x))
+            x = activate(self.dense(x), self.activation)
         return self.linear(x)  # type: ignore[no-any-return]
 
     def to_json(self) -> dict[str, Any]:
@@ -94,11 +93,3 @@ class ClassHead(nn.Module):
         if self.dense is not None and self.activation is not None:
             x = g.activate(g.dense(x, self.dense), self.activation)
         return g.dense(x, self.linear)
-
-
-def _initialise(head: nn.Module) -> None:
-    """BERT's: weights normal with σ = 0.02, biases 0."""
-    for module in head.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=0.02)
-            nn.init.zeros_(module.bias)

@@ -9,8 +9,6 @@ D leads back from h to e, as in ALBERT.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -19,16 +17,11 @@ from torch import Tensor, nn
 
 from quoth.encoder import Shape, Style
 from quoth.encoder.axes import FREE, HIDDEN, Axes
+from quoth.encoder.steps import ACTIVATIONS, activate, initialise
 from quoth.errors import QuothError
 from quoth.heads.head import PretrainingOutput, States, Task, register_head
 from quoth.windows import Packed
-from quoth.windows.masked import Masked
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {  # by the encoder's names
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-}
+from quoth.windows.packed import Masked
 
 
 @register_head
@@ -74,12 +67,9 @@ class MlmHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab))
         self.nsp = nn.Linear(hidden, 2) if nsp else None
         self.pooled = nsp
-        self._activate = ACTIVATIONS[activation]
+        self.activation = activation
         self._settings = {"vocab": vocab, "embedding": embedding, "activation": activation, "eps": eps}
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=0.02)
-                nn.init.zeros_(module.bias)
+        self.apply(initialise)
 
     @property
     def transformers_class(self) -> str:
@@ -97,10 +87,9 @@ class MlmHead(nn.Module):
         x = states[-1]
         if isinstance(packed, Masked):
             x = x[packed.places]
-        dense, norm = (self.dense, self.norm) if self.dense is not None else (self.down, self.down_norm)
-        assert dense is not None
-        assert norm is not None
-        words = _decode(norm(self._activate(dense(x))), table, self.bias)
+        dense: Any = self.dense if self.dense is not None else self.down
+        norm: Any = self.norm if self.norm is not None else self.down_norm
+        words = _decode(norm(activate(dense(x), self.activation)), table, self.bias)
         return PretrainingOutput(words, self.nsp(pooled) if self.nsp is not None else None)
 
     def to_json(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from quoth.encoder.graph import Graph
-from quoth.heads.graph_values import GraphHere, GraphValue
+from quoth.heads.graph import GraphHere, GraphValue
 from quoth.heads.line import Argument
 from quoth.heads.step import Form, Here, fusable, need_layers, register_step
 
@@ -26,20 +26,17 @@ class Pool(nn.Module):
 
     def __init__(self, form: Form, how: str) -> None:
         super().__init__()
-        layers = need_layers("pool", form)
+        self.layers = need_layers("pool", form)
         self.form = replace(form, layers=None)
-        self.weight = nn.Parameter(torch.zeros(layers)) if how == "learned" else None
+        self.weight = nn.Parameter(torch.zeros(self.layers)) if how == "learned" else None
         self.scale = nn.Parameter(torch.ones(1)) if how == "learned" else None
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(layers, T, f) → (T, f)."""
         fused = fusable(x) and not x.requires_grad
-        if self.weight is None or self.scale is None:
-            if not fused:
-                return x.mean(0)
-            weights = torch.full((len(x),), 1 / len(x), device=x.device)
-        else:
-            weights = self.scale * self.shares()
+        if self.weight is None and not fused:
+            return x.mean(0)
+        weights = self._weights(x.device)
         if fused:
             from quoth.heads.kernels.weighted_sum import weighted_sum
 
@@ -54,13 +51,15 @@ class Pool(nn.Module):
 
     def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
         """One product with a row of weights. (layers, T, f) → (T, f)."""
-        assert x.layers is not None
-        if self.weight is None or self.scale is None:
-            weights = torch.full((x.layers,), 1 / x.layers)
-        else:
-            weights = (self.scale * self.shares()).detach()
-        flat = g.reshape(x.name, x.layers, -1)
+        weights = self._weights("cpu")
+        flat = g.reshape(x.name, self.layers, -1)
         return GraphValue(g.reshape(g("MatMul", g.constant(weights[None]), flat), -1, x.width), None, x.width)
+
+    def _weights(self, device: torch.device | str) -> Tensor:
+        """What the states are multiplied with, (layers,)."""
+        if self.scale is None:
+            return torch.full((self.layers,), 1 / self.layers, device=device)
+        return self.scale * self.shares()
 
 
 register_step("pool", {"how": Argument(("learned", "average"))}, Pool)

@@ -51,14 +51,36 @@ class Here:
     packed: Packed[Tensor] | None
 
 
-class Later(Protocol):
-    """What a step has begun and the next may finish in a cheaper way than by taking `now()`."""
+@dataclass(frozen=True)
+class Compressed:
+    """gelu(products + bias), not yet computed: `linear` may finish it in a cheaper way than by `now()`.
+
+    products: (layers, T, size up to 8), or (T, size up to 8); bias: (1 or layers, size)
+    """
+
+    products: Tensor
+    bias: Tensor
+
+    @property
+    def features(self) -> int:
+        """Of a token, all layers together."""
+        return (len(self.products) if self.products.ndim == 3 else 1) * self.bias.shape[-1]
 
     def now(self) -> Tensor:
-        """(layers, T, f) or (T, f)."""
+        """(layers, T, size) or (T, size)."""
+        bias = self.bias.unsqueeze(1) if self.products.ndim == 3 else self.bias
+        return F.gelu(self.products[..., : bias.shape[-1]] + bias.to(self.products.dtype), approximate="tanh")
+
+    def linear(self, weight: Tensor) -> Tensor:
+        """A dense layer to two logits, in one pass over the products. weight: (2, features) → (T, 2)."""
+        from quoth.heads.kernels.gelu_linear import gelu_linear
+
+        products = self.products if self.products.ndim == 3 else self.products.unsqueeze(0)
+        return gelu_linear(products, self.bias, weight.unflatten(1, (len(products), -1)))
 
 
-Value: TypeAlias = "Tensor | Later | tuple[Tensor | Later, ...]"  # a tuple: pieces, to be concatenated
+Piece: TypeAlias = Tensor | Compressed
+Value: TypeAlias = Piece | tuple[Piece, ...]  # a tuple: pieces, to be concatenated
 
 
 class Step(Protocol):
@@ -97,7 +119,7 @@ def side_by_side(*parts: Tensor) -> Tensor:
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
 
-def pieces(x: Value) -> tuple[Tensor | Later, ...]:
+def pieces(x: Value) -> tuple[Piece, ...]:
     """The parts whose concatenation is x."""
     return x if isinstance(x, tuple) else (x,)
 

@@ -25,37 +25,34 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.encoder.graph import Graph
-from quoth.heads.graph_maps import Maps, channel_norm, convolve, relu, write_parts
-from quoth.heads.graph_values import GraphHere, GraphValue
-from quoth.heads.image import ChannelNorm, Halve, Image, Unit, filters, through
+from quoth.heads.graph import Maps, channel_norm, convolve, relu
+from quoth.heads.image import ChannelNorm, Deep, Halve, Image, Unit, filters
 from quoth.heads.line import Argument
-from quoth.heads.step import Form, Here, register_step
+from quoth.heads.step import Form, register_step
 
 
 @dataclass(frozen=True)
 class Size:
-    """Channels: of the two convolutions of the stem, of the two seps of each block, of the tail; how many middles.
+    """Channels: of the two convolutions of the stem, of the two seps of each block (None is a middle), of the tail.
 
     step: of the second convolution of the stem
     """
 
     stem: tuple[int, int]
-    entry: tuple[tuple[int, int], ...]
-    middles: int = 0
-    leave: tuple[tuple[int, int], ...] = ()
+    blocks: tuple[tuple[int, int] | None, ...]
     tail: tuple[int, ...] = ()
     step: int = 1
 
 
 ENTRY = ((128, 128), (256, 256), (728, 728))
 SIZES = {
-    "modified": Size((32, 64), ENTRY, 2, ((728, 1024),), step=2),
+    "modified": Size((32, 64), (*ENTRY, *[None] * 2, (728, 1024)), step=2),
     "short": Size((64, 128), ((256, 512),)),
-    "full": Size((32, 64), ENTRY, 8, ((728, 1024),), (1536, 2048)),
+    "full": Size((32, 64), (*ENTRY, *[None] * 8, (728, 1024)), (1536, 2048)),
 }
 
 
-class Xception(nn.Module):
+class Xception(Deep):
     """`xception`, `xception(short)` or `xception(full)`."""
 
     def __init__(self, form: Form, size: str) -> None:
@@ -67,26 +64,14 @@ class Xception(nn.Module):
             Unit(form, one, two, (3, 3), chosen.step),
         ]
         channels = two
-        for middle, outputs in chosen.entry:
-            parts.append(Block(form, channels, middle, outputs))
-            channels = outputs
-        parts += [Middle(form, channels) for _ in range(chosen.middles)]
-        for middle, outputs in chosen.leave:
-            parts.append(Block(form, channels, middle, outputs))
-            channels = outputs
+        for sizes in chosen.blocks:
+            parts.append(Middle(form, channels) if sizes is None else Block(form, channels, *sizes))
+            channels = channels if sizes is None else sizes[1]
         for outputs in chosen.tail:
             parts.append(Tail(form, channels, outputs))
             channels = outputs
         self.parts = nn.ModuleList(parts)
         self.form = replace(form, layers=None, width=channels)
-
-    def forward(self, x: Tensor, here: Here) -> Tensor:
-        """(layers, T, f) or (T, f) → (T, channels of the last part)."""
-        return through(self.parts, x, here.packed)
-
-    def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
-        """(layers, T, f) or (T, f) → (T, channels of the last part)."""
-        return write_parts(g, self.parts, x, here)
 
 
 class Separable(nn.Module):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from quoth.model.checkpoint import Checkpoint, open_checkpoint
 
 if TYPE_CHECKING:
-    from quoth.model.base import weights_hash
     from quoth.model.loading import load
     from quoth.model.model import Model
     from quoth.model.peft import save_peft
     from quoth.model.saving import save, save_hugging_face
     from quoth.model.shared_base import SharedBase
     from quoth.model.tuned import apply, merge, trained
+    from quoth.model.weights import weights_hash
 
 _WITH_TORCH = {
     "Model": "model",
@@ -33,7 +33,7 @@ _WITH_TORCH = {
     "save_hugging_face": "saving",
     "save_peft": "peft",
     "trained": "tuned",
-    "weights_hash": "base",
+    "weights_hash": "weights",
 }
 
 __all__ = [

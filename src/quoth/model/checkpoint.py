@@ -24,6 +24,7 @@ from quoth.files import read_json
 from quoth.hub import DELTA, ONNX, ModelFiles, find_model
 
 FORMAT = 1
+DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64"}  # of a .bin file
 
 
 @dataclass(frozen=True)
@@ -274,22 +275,14 @@ def _refuse(config: Mapping[str, Any], files: ModelFiles) -> None:
 
 def _header(path: Path) -> list[Tensor]:
     if path.suffix == ".bin":
-        return _bin_header(path)
+        found = [(name, tuple(value.shape), str(value.dtype)) for name, value in read_bin(path).items()]
+        return [Tensor(path, name, shape, DTYPES.get(dtype[6:], dtype)) for name, shape, dtype in found]  # "torch.…"
     try:
         with safe_open(path, framework="np") as opened:
             parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
             return [Tensor(path, name, tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()]
     except SafetensorError as error:
         raise QuothError(f"{path}: not a safetensors file, or truncated or damaged ({error}); fetch it again") from None
-
-
-def _bin_header(path: Path) -> list[Tensor]:
-    names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64"}
-    tensors = read_bin(path)
-    return [
-        Tensor(path, name, tuple(value.shape), names.get(str(value.dtype).removeprefix("torch."), str(value.dtype)))
-        for name, value in tensors.items()
-    ]
 
 
 def read_bin(path: Path) -> dict[str, Any]:

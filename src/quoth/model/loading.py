@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from quoth.encoder import Encoder
 from quoth.errors import QuothError
 from quoth.heads import build_head
 from quoth.model.checkpoint import Checkpoint, open_checkpoint
-from quoth.model.delta import base_weights, check_delta
 from quoth.model.model import Model, Origin
+from quoth.model.tuned import base_weights, check_delta
 from quoth.model.weights import read_tensors
 from quoth.tune import build_tuning
 
@@ -31,9 +30,7 @@ def load(
     `base`, if that was moved), after the base's weights were found to be the ones it was trained on.
     """
     checkpoint = open_checkpoint(source, base=base)
-    stored: dict[str, Tensor] = {}
-    if checkpoint.base is not None:
-        stored = base_weights(checkpoint)
+    stored = base_weights(checkpoint) if checkpoint.base is not None else {}
     model = empty(checkpoint)
     check(model, checkpoint)
     stored.update(read_tensors(checkpoint.own))

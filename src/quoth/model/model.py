@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from quoth.encoder import Encoder
 from quoth.encoder.families import family_of
 from quoth.errors import QuothError
 from quoth.heads import Head
-from quoth.heads.head import Output, ReadsFirstTokens, ReadsMaskedTokens, ReadsTokens, States
+from quoth.heads.head import Output, States
 from quoth.model.checkpoint import Base
 from quoth.tune import Tuning
 from quoth.windows import Packed
@@ -64,16 +64,16 @@ class Model(nn.Module):
     def read(self, head: Head, states: States, packed: Packed[Tensor]) -> Output:
         """What a head, this model's or another, makes of the states of the layers that it reads."""
         if head.task == "span":
-            return cast(ReadsTokens, head)(states, packed)
+            return head(states, packed)
         places = packed.starts[:-1].long()
         if head.task == "mlm":
             table = self.encoder.embeddings.words.weight
             pooled = self._pool(states[-1][places]) if head.pooled else None
-            return cast(ReadsMaskedTokens, head)(states, packed, table, pooled)
+            return head(states, packed, table, pooled)
         first = [state[places] for state in states]
         if head.pooled and self.pooler is not None:
             first.append(self._pool(first[-1]))
-        return cast(ReadsFirstTokens, head)(first)
+        return head(first)
 
     def _pool(self, first: Tensor) -> Tensor:
         """The pooler's output for first tokens: (n, h) → (n, h)."""

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from quoth._version import __version__
 from quoth.errors import QuothError
-from quoth.files import atomic_folder, write_json
+from quoth.files import write_json
+from quoth.folders import atomic_folder
 from quoth.hub import DELTA
 from quoth.model.checkpoint import FORMAT
-from quoth.model.delta import delta_names
 from quoth.model.model import Model
+from quoth.model.tuned import delta_names
 from quoth.model.weights import write_weights
 from quoth.tune import can_merge, inserted
 
@@ -81,18 +82,13 @@ def _weights(model: Model, names: Collection[str] | None = None) -> dict[str, Te
 
 
 def _write(
-    folder: str | Path,
-    name: str,
-    description: dict[str, Any],
-    weights_name: str,
-    weights: dict[str, Tensor],
-    model: Model,
+    folder: str | Path, name: str, description: dict[str, Any], file: str, weights: dict[str, Tensor], model: Model
 ) -> None:
     for path in model.origin.tokenizer:
         if not path.is_file():
             raise QuothError(f"{path}: the tokenizer that this model was loaded with is gone; nothing was saved")
     with atomic_folder(folder) as part:
-        write_weights(part / weights_name, weights, Path(folder) / weights_name)
+        write_weights(part / file, weights, Path(folder) / file)
         for path in model.origin.tokenizer:
             shutil.copyfile(path, part / path.name)
         write_json(part / name, description)

@@ -14,11 +14,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from quoth.errors import QuothError
-from quoth.model.base import weights_hash
 from quoth.model.checkpoint import Checkpoint, Tensor, on_base, open_checkpoint
 from quoth.model.loading import check, empty
 from quoth.model.model import Model
-from quoth.model.weights import read_tensors
+from quoth.model.weights import read_tensors, weights_hash
 from quoth.tune import inserted
 
 PARTS = ("encoder", "pooler", "head", "tuning", "base", "origin")

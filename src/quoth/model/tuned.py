@@ -1,10 +1,20 @@
-"""`apply`: train a model by a tuning method; and the sets of names that follow from it."""
+"""`apply`: train a model by a tuning method; and its delta, which is saved alone and put back on its base.
+
+    delta.safetensors = what was trained + the head + a pooler that the base does not have
+
+The rest is the base's, which is known by the hash of its weights.
+"""
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from quoth.errors import QuothError
-from quoth.model.base import find_base
+from quoth.hub import DELTA
+from quoth.model.checkpoint import Base, Checkpoint, open_checkpoint, place
 from quoth.model.model import Model
+from quoth.model.weights import fp32, read_tensors, tensors_hash
 from quoth.tune import Tuning, can_merge, inserted
 from quoth.tune import merge as merge_encoder
 
@@ -35,6 +45,29 @@ def apply(model: Model, tuning: Tuning) -> Model:
     return model
 
 
+def find_base(model: Model) -> Base | None:
+    """The checkpoint that the model was loaded from, if its encoder still has those weights; else None.
+
+    A model without a base (made afresh, changed since it was loaded, loaded in half precision from an fp32 file) has
+    nothing that a delta could name, and is saved whole.
+    """
+    source = model.origin.source
+    if not source or any(value.is_meta for value in model.parameters()):
+        return None
+    try:
+        checkpoint = open_checkpoint(source)
+        stored = read_tensors({name: t for name, t in checkpoint.tensors.items() if not name.startswith("head.")})
+    except QuothError:  # gone, or damaged, since the model was loaded
+        return None
+    state = model.state_dict()
+    same = {name: name in stored and torch.equal(fp32(state[name]), fp32(stored[name])) for name in state}
+    encoder = {name for name in (*same, *stored) if name.startswith("encoder.")}
+    if not all(same.get(name) for name in encoder):
+        return None
+    pooler = same.get("pooler.weight", False) and same["pooler.bias"]
+    return Base(place(source), tensors_hash(stored), pooler)
+
+
 def trained(model: Model) -> list[str]:
     """The parameters that are trained, by name."""
     return [name for name, value in model.named_parameters() if value.requires_grad]
@@ -63,3 +96,39 @@ def _named_by(tuning: Tuning, model: Model) -> set[str]:
     """The parameters of encoder and pooler that a tuning names, by their names in the model."""
     names = {f"encoder.{name}" for name in tuning.trainable(model.encoder)}
     return names | POOLER if tuning.trains_pooler and model.pooler is not None else names
+
+
+def delta_names(model: Model) -> set[str]:
+    """What the delta of a tuned model holds: all that the base cannot give back."""
+    if model.tuning is None:
+        raise QuothError("this model has a base but no tuning, so nothing says what was trained")
+    own = ("head.",) if model.base is not None and model.base.pooler else ("head.", "pooler.")
+    return trainable(model, model.tuning) | {name for name in model.state_dict() if name.startswith(own)}
+
+
+def base_weights(delta: Checkpoint) -> dict[str, Tensor]:
+    """The weights of a delta's base as stored, all but a head, known to be the ones that the delta was trained on."""
+    source, base = delta.files.source, delta.base
+    assert base is not None
+    if delta.below is None:
+        raise QuothError(
+            f"{source}: its base {base.source} (sha256 {base.sha256[:12]}…) cannot be opened ({delta.trouble}); name "
+            f"its new place by base= of load, or as base.source in {delta.files.description}"
+        )
+    stored = read_tensors({name: t for name, t in delta.below.tensors.items() if not name.startswith("head.")})
+    found = tensors_hash(stored)
+    if found != base.sha256:
+        raise QuothError(
+            f"{source}: was trained on a base with sha256 {base.sha256[:12]}…, but {base.source} has {found[:12]}…; "
+            "give the right base by base= of load"
+        )
+    return stored
+
+
+def check_delta(model: Model, checkpoint: Checkpoint) -> None:
+    """Refuse a delta that holds less than was trained (the base would fill the gap unnoticed), or more."""
+    wanted, found = delta_names(model), checkpoint.own.keys()
+    for name in sorted(wanted - found):
+        raise QuothError(f"{checkpoint.files.source}: tensor {name} was trained, but is missing from {DELTA}")
+    for name in sorted(found - wanted):
+        raise QuothError(f"{checkpoint.files.source}: tensor {name} is in {DELTA}, but its tuning does not train it")

@@ -1,7 +1,8 @@
-"""Tensors from and to safetensors files, each checked to be of finite numbers."""
+"""Tensors from and to safetensors files, each checked to be of finite numbers; and the hash that they are known by."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 from quoth.errors import QuothError
 from quoth.model.checkpoint import Tensor as Stored
 from quoth.model.checkpoint import read_bin
+from quoth.model.model import Model
 
 
 def read_tensors(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
@@ -47,3 +49,22 @@ def write_weights(path: Path, weights: dict[str, Tensor], shown: str | Path) -> 
         save_file(weights, path, metadata={"format": "pt"})
     except SafetensorError as error:  # safetensors wraps what the system said
         raise QuothError(f"{shown}: could not be written ({str(error).strip()}); nothing was saved") from None
+
+
+def weights_hash(model: Model) -> str:
+    """The sha256 of all weights but the head's; that of a file in half precision is that of its fp32 copy."""
+    return tensors_hash({name: value for name, value in model.state_dict().items() if not name.startswith("head.")})
+
+
+def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
+    """The sha256 over name, shape and fp32 little-endian bytes of each tensor, sorted by name."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} {tuple(value.shape)}\n".encode())
+        digest.update(fp32(value).contiguous().numpy().astype("<f4", copy=False).reshape(-1).data)
+    return digest.hexdigest()
+
+
+def fp32(value: Tensor) -> Tensor:
+    """A tensor's numbers on the host in single precision."""
+    return value.detach().to("cpu", torch.float32)

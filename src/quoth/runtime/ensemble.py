@@ -21,9 +21,10 @@ import torch
 from quoth._version import __version__
 from quoth.encoder import Device, Encoder
 from quoth.errors import QuothError
-from quoth.files import atomic_folder, write_json
+from quoth.files import write_json
+from quoth.folders import atomic_folder
 from quoth.heads import Head
-from quoth.heads.head import ReadsTokens
+from quoth.heads.head import SpanOutput
 from quoth.model import Checkpoint, Model, load, open_checkpoint, save
 from quoth.model.checkpoint import FORMAT
 from quoth.model.loading import check, empty
@@ -94,7 +95,7 @@ class EnsembleRunner:
             with self.device.autocast():
                 states = dict(zip(body.layers, body.encoder(batch, body.layers)))
                 for number, head in body.heads.items():
-                    start, end = cast(ReadsTokens, head)(tuple(states[layer] for layer in head.reads), batch)
+                    start, end = cast(SpanOutput, head(tuple(states[layer] for layer in head.reads), batch))
                     logits[number] = torch.stack([start, end]).float()
         return torch.stack([logits[number] for number in range(self.members)]).cpu().numpy()
 

@@ -24,8 +24,8 @@ from quoth.answer import (
 )
 from quoth.answer.record import Recorded
 from quoth.data import Question
-from quoth.score.significance import RESAMPLES
-from quoth.score.slices import Slicing, percent, slice_scores, words
+from quoth.score.significance import RESAMPLES, bootstrap
+from quoth.score.slices import Slicing, slice_scores, words
 from quoth.score.squad import Scored, score_squad2
 
 Flags = NDArray[np.bool_]
@@ -189,7 +189,7 @@ def intervals(scored: Scored, resamples: int = RESAMPLES) -> dict[str, list[floa
     """The 95 % interval [low, high] of each official mean, in per cent."""
     parts = {"": np.ones_like(scored.has_answer), "HasAns_": scored.has_answer, "NoAns_": ~scored.has_answer}
     return {
-        prefix + name: percent(scores[mask], resamples)[1]
+        prefix + name: bootstrap(scores[mask], resamples=resamples).percent()
         for prefix, mask in parts.items()
         if mask.any()
         for name, scores in (("exact", scored.exact), ("f1", scored.f1))

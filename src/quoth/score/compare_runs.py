@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quoth.answer import Abstention
 from quoth.answer.record import Recorded
 from quoth.data import Dataset, Question
 from quoth.score.analysis import Outcome, lengths, outcome, run_facts
-from quoth.score.quality import default_threshold
 from quoth.score.significance import RESAMPLES, compare
 from quoth.score.slices import slicings
 
@@ -28,7 +28,7 @@ def analyse_runs(
     threshold: left out, 0 where questions may have no answer, else a run never abstains; "best" is each run's own
     """
     questions = dataset.questions
-    limit = default_threshold(dataset) if threshold is None else threshold
+    limit = Abstention(0.0).limit(dataset.version) if threshold is None else threshold
     runs = [outcome(name, questions, answers, limit) for name, answers in recorded]
     parts = slicings(questions)
     facts: dict[str, Any] = {"data": dataset.report.source, "questions": len(questions)}

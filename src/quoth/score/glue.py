@@ -1,9 +1,8 @@
 """The metrics of GLUE (Wang et al., 2019), as fractions: accuracy, F1, Matthews, Pearson, Spearman.
 
-Every function takes n predictions and n labels. Where a formula divides zero by zero the result is 0.0,
-never NaN: F1 without any positive, Matthews where predictions or labels are all of one class, Pearson and
-Spearman where either side is constant. Input that is empty, of unequal length or not finite is a
-`QuothError`.
+Every function takes n predictions and n labels. Where a formula divides zero by zero the result is 0.0, never NaN: F1
+without any positive, Matthews where predictions or labels are all of one class, Pearson and Spearman where either side
+is constant. Input that is empty, of unequal length or not finite is a `QuothError`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quoth.data.glue import find_task
 from quoth.errors import QuothError
 
 Floats = NDArray[np.float64]
@@ -31,11 +31,11 @@ METRICS = {
 
 def glue_score(task: str, predictions: ArrayLike, labels: ArrayLike) -> dict[str, float]:
     """The official metrics of a GLUE task, by the names in `METRICS`; the task may be spelt "sst2" too."""
-    metrics = {_plain(name): metrics for name, metrics in METRICS.items()}.get(_plain(task))
-    if metrics is None:
+    name = find_task(task)
+    if name is None:
         raise QuothError(f"{task}: not a GLUE task with a score; one of {', '.join(METRICS)}")
     functions = {"acc": accuracy, "f1": f1, "mcc": matthews, "pearson": pearson, "spearman": spearman}
-    return {name: functions[name](predictions, labels) for name in metrics}
+    return {metric: functions[metric](predictions, labels) for metric in METRICS[name]}
 
 
 def accuracy(predictions: ArrayLike, labels: ArrayLike) -> float:
@@ -75,10 +75,6 @@ def pearson(predictions: ArrayLike, labels: ArrayLike) -> float:
 def spearman(predictions: ArrayLike, labels: ArrayLike) -> float:
     """Spearman's correlation: Pearson's of the ranks, where ties share the average of their ranks."""
     return pearson(_ranks(_numbers("prediction", predictions)), _ranks(_numbers("label", labels)))
-
-
-def _plain(task: str) -> str:
-    return task.lower().replace("-", "")
 
 
 def _check_lengths(predictions: NDArray, labels: NDArray) -> None:

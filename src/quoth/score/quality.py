@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from quoth.answer import Decoded
+from quoth.answer import Abstention, Decoded
 from quoth.data import Dataset
 from quoth.score.squad import Scored, best_thresholds, score_squad2
 
@@ -24,11 +24,6 @@ NAMES = {
 }
 
 
-def default_threshold(dataset: Dataset) -> float:
-    """0 where questions may have no answer; elsewhere +inf, which never abstains."""
-    return 0.0 if dataset.version == "2.0" else math.inf
-
-
 def span_quality(
     dataset: Dataset, decoded: Decoded, threshold: float | None = None
 ) -> tuple[Scored, dict[str, float | None]]:
@@ -37,7 +32,7 @@ def span_quality(
     Where questions may have no answer, the summary has the best thresholds too, and `answered_f1`: F1 on the questions
     with an answer if the reader never abstains.
     """
-    limit = default_threshold(dataset) if threshold is None else threshold
+    limit = Abstention(0.0).limit(dataset.version) if threshold is None else threshold
     ids = [question.id for question in dataset.questions]
     # as `quoth score` does, for 1.1 too
     scored = score_squad2(dataset.questions, dict(zip(ids, decoded.predictions(limit))))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from quoth.data import Question
 from quoth.score.significance import RESAMPLES, bootstrap
@@ -105,15 +105,10 @@ def slice_scores(slicing: Slicing, scored: Scored, resamples: int = RESAMPLES) -
         inside = slicing.which == i
         row: dict[str, Any] = {"label": label, "questions": int(inside.sum()), "interval": {}}
         for name, scores in (("exact", scored.exact), ("f1", scored.f1)):
-            row[name], row["interval"][name] = percent(scores[inside], resamples)
+            found = bootstrap(scores[inside], resamples=resamples)
+            row[name], row["interval"][name] = 100 * found.mean, found.percent()
         result.append(row)
     return result
-
-
-def percent(scores: ArrayLike, resamples: int = RESAMPLES) -> tuple[float, list[float]]:
-    """The mean of scores and its 95 % bootstrap interval [low, high], in per cent."""
-    found = bootstrap(scores, resamples=resamples)
-    return 100 * found.mean, found.percent()
 
 
 def _quartiles(lengths: Sequence[int]) -> tuple[tuple[str, ...], NDArray[np.intp]]:

@@ -123,10 +123,9 @@ def score_squad1(questions: Iterable[Gold], predictions: Mapping[str, str]) -> S
 def best_thresholds(scored: Scored, predictions: Mapping[str, str], na_probs: Mapping[str, float]) -> dict[str, float]:
     """The thresholds on `na_probs` with the best exact and the best F1, as `find_best_thresh` of the script.
 
-    Begin with "no answer" everywhere and let the predictions in one by one by rising na_prob, ties in the
-    order of `na_probs`. The best threshold is the na_prob at the first highest sum, or 0.0 if that is at the
-    beginning. Like the script this may stop amid a tie, where no threshold can lie: then `best_*` is a
-    little too good.
+    Begin with "no answer" everywhere and let the predictions in one by one by rising na_prob, ties in the order of
+    `na_probs`. The best threshold is the na_prob at the first highest sum, or 0.0 if that is at the beginning. Like the
+    script this may stop amid a tie, where no threshold can lie: then `best_*` is a little too good.
     """
     order, probs = _ascending(scored, na_probs)
     has_answer = scored.has_answer[order]
@@ -145,10 +144,9 @@ def best_thresholds(scored: Scored, predictions: Mapping[str, str], na_probs: Ma
 def average_precisions(scored: Scored, na_probs: Mapping[str, float]) -> dict[str, float]:
     """pr_exact_ap, pr_f1_ap and pr_oracle_ap of the script; none of them if no question has an answer.
 
-    Predictions come in by rising na_prob. Let S be the sum of the scores so far of those whose question has
-    an answer: precision is S by the number of predictions so far, recall S by the number of all questions
-    that have an answer. ap sums precision × (gain in recall) over the places where na_prob rises, i.e. where
-    a threshold can lie.
+    Predictions come in by rising na_prob. Let S be the sum of the scores so far of those whose question has an answer:
+    precision is S by the number of predictions so far, recall S by the number of all questions that have an answer. ap
+    sums precision × (gain in recall) over the places where na_prob rises, i.e. where a threshold can lie.
     """
     order, probs = _ascending(scored, na_probs)
     has_answer = scored.has_answer[order]

@@ -21,7 +21,7 @@ from torch import Tensor
 from quoth.errors import QuothError
 from quoth.tasks.examples import Examples, Feed
 from quoth.windows import Tokenizer, Windows
-from quoth.windows.masked import NOTHING, Masked
+from quoth.windows.packed import NOTHING, Masked
 
 SHARE = 0.15
 MASK, RANDOM = 0.8, 0.1

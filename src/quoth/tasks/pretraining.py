@@ -28,8 +28,8 @@ from quoth.tasks.seeds import sample, seed_of
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
 from quoth.windows import Tokenizer, by_length
-from quoth.windows.masked import NOTHING
 from quoth.windows.nsp import make_neighbours
+from quoth.windows.packed import NOTHING
 
 Output = tuple[Tensor, Tensor | None]  # logits of words (m, vocab), of NSP (n, 2) or None
 

@@ -2,7 +2,7 @@
 
     loss = Σ (log Σᵢ exp xᵢ − x_answer) / 2, over windows, start and end        ∂xᵢ = (softmax(x)ᵢ − [i = answer]) / 2
 
-The same in plain torch is `span_loss` of `quoth.tasks.span_data`: a dozen small kernels each way, which for a small
+The same in plain torch is `span_loss` of `quoth.tasks.span`: a dozen small kernels each way, which for a small
 head are most of its step.
 """
 

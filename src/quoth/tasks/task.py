@@ -125,10 +125,8 @@ def register_task(kind: type[Kind]) -> type[Kind]:
 def task_of(data: Data) -> TaskKind:
     """The task that a recipe names, whose other data settings go with it."""
     if data.task not in TASKS:
-        known = ", ".join(TASKS)
-        raise QuothError(
-            f"recipe: data.task is {data.task!r}; one of {known} is wanted, such as {nearest(data.task, TASKS)}"
-        )
+        hint = f"did you mean {nearest(data.task, TASKS)}? known: {', '.join(TASKS)}"
+        raise QuothError(f"recipe: data.task {data.task!r} is unknown; {hint}")
     kind: TaskKind = TASKS[data.task]
     for name, part in asdict(data.negatives).items():
         good = part == 0 or kind.has_questions

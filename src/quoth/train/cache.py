@@ -23,7 +23,8 @@ from torch import Tensor
 
 from quoth.encoder import Device
 from quoth.errors import QuothError
-from quoth.files import atomic_folder, read_json, write_json
+from quoth.files import read_json, write_json
+from quoth.folders import atomic_folder
 from quoth.model import Model
 from quoth.windows import Packed, Windows, by_length
 

@@ -116,7 +116,7 @@ def override(table: dict[str, Any], word: str) -> None:
     *path, last = word.partition("=")[0].split(".")
     frozen = table.get("frozen")
     heads: Any = frozen.get("heads") if isinstance(frozen, dict) else None
-    if path[:2] == ["frozen", "heads"] and len(path) == 3 and isinstance(heads, dict):
+    if path[:2] == ["frozen", "heads"] and len(path) >= 3 and isinstance(heads, dict):
         name = path[2]
         if name in heads and _is_bare(heads[name], last):
             heads[name] = {"head": heads[name]}

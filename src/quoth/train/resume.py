@@ -2,10 +2,12 @@
 
 RUN/checkpoints/step-00000120/state.safetensors   what is trained, and AdamW's two moments of it
 RUN/checkpoints/step-00000120/state.json          the number of the step, seconds so far, threads, processes
+RUN/checkpoints/step-00000120/hashes.json         the sha256 of both
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -17,14 +19,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from quoth.errors import QuothError
-from quoth.files import atomic_folder, read_json, write_json
+from quoth.files import read_json, write_json
+from quoth.folders import atomic_folder
+from quoth.train.log import Tell
 from quoth.train.loop import Loop
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+STATE, HASHES = ("state.safetensors", "state.json"), "hashes.json"
+KEPT = 2  # checkpoints: should the last one be damaged, there is one before it
 
 
 def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
-    """Write the state of a loop and remove older checkpoints. A full disk leaves the last good one."""
+    """Write the state of a loop and remove all older checkpoints but one. A full disk leaves the last good one."""
     tensors = {f"model.{name}": value.detach() for name, value, _ in loop.trained()}
     for name, value, optimiser in loop.trained():
         for moment in MOMENTS if value in optimiser.state else ():
@@ -35,6 +41,7 @@ def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
         with atomic_folder(folder) as part:
             save_tensors(tensors | {"loss_sum": loop.loss_sum}, part / "state.safetensors")
             write_json(part / "state.json", {**state, "loss_steps": loop.loss_steps})
+            write_json(part / HASHES, {name: _sha256(part / name) for name in STATE})
             for path in (*part.iterdir(), part):
                 _to_disk(path)
     except OSError as error:
@@ -42,25 +49,25 @@ def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
             f"{folder}: could not be written ({error.strerror}); make room, and the same command goes on from "
             "the checkpoint before"
         ) from None
-    for old in _complete(run):
-        if old != folder:
-            shutil.rmtree(old)
+    for old in _complete(run)[:-KEPT]:
+        shutil.rmtree(old)
 
 
-def read_checkpoint(run: Path, loop: Loop, identity: dict[str, str]) -> dict[str, Any]:
+def read_checkpoint(run: Path, loop: Loop, identity: dict[str, str], tell: Tell) -> dict[str, Any]:
     """Bring a loop to the latest checkpoint of a run, if there is one. Returns the facts kept with it, else {}.
 
     identity: what must be the same as when the checkpoint was written, such as the hash of the data
+    A checkpoint that is damaged is told, and the one before it is taken.
     """
-    found = _complete(run)
-    if not found:
+    folder = _latest(run, tell)
+    if folder is None:
         return {}
-    state: dict[str, Any] = read_json(found[-1] / "state.json")
-    _check_environment(found[-1], state, environment(loop))
+    state: dict[str, Any] = read_json(folder / "state.json")
+    _check_environment(folder, state, environment(loop))
     changed = [key for key in identity if state.get(key) != identity[key]]
     if changed:
-        raise QuothError(f"{found[-1]}: the {changed[0]} has changed since it was written; use another --out")
-    tensors = _load(found[-1] / "state.safetensors", loop)
+        raise QuothError(f"{folder}: the {changed[0]} has changed since it was written; use another --out")
+    tensors = _load(folder / "state.safetensors", loop)
     for name, value, optimiser in loop.trained():
         with torch.no_grad():
             value.copy_(tensors[f"model.{name}"])
@@ -102,12 +109,36 @@ def _complete(run: Path) -> list[Path]:
     return sorted((run / "checkpoints").glob("step-*"))
 
 
+def _latest(run: Path, tell: Tell) -> Path | None:
+    """The latest checkpoint that is as it was written."""
+    found = _complete(run)
+    for folder in reversed(found):
+        if _intact(folder):
+            return folder
+        tell(f"{folder}: damaged, so it is passed over")
+    if found:
+        raise QuothError(f"{found[-1]}: damaged, and so are all before it; remove {run / 'checkpoints'} to begin anew")
+    return None
+
+
+def _intact(folder: Path) -> bool:
+    """Whether all files of a checkpoint have the hashes that were kept with them."""
+    try:
+        kept = read_json(folder / HASHES)
+        return bool(kept == {name: _sha256(folder / name) for name in STATE})
+    except (QuothError, OSError):
+        return False
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _load(path: Path, loop: Loop) -> dict[str, Tensor]:
     device = loop.accelerator.device
-    try:  # of several processes on the CPU the device is called cpu:0, which safetensors does not know
-        tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
-    except (SafetensorError, FileNotFoundError) as error:
-        raise QuothError(f"{path}: damaged ({error}); remove {path.parent} to go on without it") from None
+    # of several processes on the CPU the device is called cpu:0, which safetensors does not know
+    tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
     wanted = {f"model.{name}": value.shape for name, value, _ in loop.trained()}
     for name, shape in wanted.items():
         if name not in tensors or tensors[name].shape != shape:

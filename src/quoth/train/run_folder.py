@@ -6,7 +6,7 @@ command resumes what is there.
 
 from __future__ import annotations
 
-import shutil
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +14,14 @@ from typing import Any
 
 from quoth.config import differences
 from quoth.errors import QuothError
+from quoth.folders import remove_leftovers
+
+# What runs write, whole or not at all, in their folders.
+NAMES = re.compile(
+    r"(recipe|MODEL_CARD)\.(toml|md)|log\.jsonl|answers\.jsonl\.gz|(view|alpha)\.safetensors"
+    r"|(metrics|tuned|unpruned|cut|round|hpo|latency|seconds|build|negatives|quoth)\.json"
+    r"|model|cut|cache|unpruned|step-\d{8}|epoch-[\d.e+-]+"
+)
 
 
 class RunFolder:
@@ -55,16 +63,10 @@ class RunFolder:
         """
         if theirs is None and any(not path.name.startswith(self._known) for path in self.path.iterdir()):
             raise QuothError(f"{self.path}: exists and is not a run folder; choose another --out")
-        self._remove_leftovers()
         changed = differences(theirs, mine) if theirs is not None else ()
         if changed:
             raise QuothError(
                 f"{self.path}: holds a run of another recipe (there, here: {changed[0]}); "
                 "choose another --out, or remove it"
             )
-
-    def _remove_leftovers(self) -> None:
-        folders = [path for path in self.path.rglob("*") if path.is_dir() and ".part" not in path.name]
-        for folder in (self.path, *folders):
-            for path in [*folder.glob(".*.part"), *folder.glob(".*.old")]:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove_leftovers(self.path, NAMES)

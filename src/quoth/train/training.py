@@ -54,7 +54,7 @@ class Training:
     def go(self, *, tensorboard: bool = False, tell: Tell | None = None) -> None:
         """Run the loop to its end, from the last checkpoint if there is one."""
         loop = self.loop
-        facts = read_checkpoint(self.folder, loop, self.identity)
+        facts = read_checkpoint(self.folder, loop, self.identity, tell or (lambda _: None))
         self.seconds = facts.get("seconds", 0.0)
         self.evaluations = [EvaluationPoint.from_json(point) for point in facts.get("evaluations", [])]
         main = loop.accelerator.is_main_process

@@ -1,4 +1,4 @@
-"""Tuning methods: which weights of an encoder are trained, and which modules are inserted. One file per method.
+"""Tuning methods: which weights of an encoder are trained, and which modules are inserted.
 
 A tuning is made by `build_tuning` from a table such as `{"kind": "freeze", "layers": 3}`, which stands in recipes and
 model folders alike, and is put to work by `quoth.model.apply`. `register_tuning` makes a method known.
@@ -12,22 +12,18 @@ from typing import Any
 
 from quoth.config import fill, nearest
 from quoth.errors import QuothError
-from quoth.tune.adapters import Adapter, Adapters
-from quoth.tune.bitfit import BitFit
-from quoth.tune.freeze import Freeze
-from quoth.tune.full import Full
-from quoth.tune.lora import LoRA, LoRALinear
+from quoth.tune.adapters import Adapters
+from quoth.tune.freeze import BitFit, Freeze, Full
+from quoth.tune.lora import LoRA
 from quoth.tune.tuning import TUNINGS, Tuning, can_merge, inserted, merge, register_tuning
 
 __all__ = [
     "TUNINGS",
-    "Adapter",
     "Adapters",
     "BitFit",
     "Freeze",
     "Full",
     "LoRA",
-    "LoRALinear",
     "Tuning",
     "build_tuning",
     "can_merge",

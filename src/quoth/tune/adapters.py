@@ -13,7 +13,7 @@ Adapters(64, layers="full").
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from quoth.encoder import Encoder
 from quoth.encoder.graph import Graph
+from quoth.encoder.shape import check_whole
 from quoth.errors import QuothError
-from quoth.tune.freeze import Freeze
-from quoth.tune.full import Full
-from quoth.tune.tuning import Norms, check_one_of, check_whole, register_tuning
+from quoth.tune.freeze import Freeze, Full
+from quoth.tune.tuning import Norms, Tuning, check_one_of, register_tuning
 
 SIGMA = 1e-3
 PLACES = ("attention_adapter", "ffn_adapter")
@@ -80,7 +80,7 @@ class Adapter(nn.Module):
 
 @register_tuning
 @dataclass(frozen=True)
-class Adapters:
+class Adapters(Tuning):
     """Adapters of `size` units, and beside them what `Freeze(layers, norms)` or, with "full", `Full` trains.
 
     On tied layers (ALBERT) the two adapters are shared like the rest.
@@ -92,11 +92,11 @@ class Adapters:
     kind: ClassVar[str] = "adapters"
 
     def __post_init__(self) -> None:
-        check_whole("size", self.size, 1)
+        check_whole("tuning: size", self.size, 1)
         if isinstance(self.layers, str) and self.layers != "full":
             raise QuothError(f'tuning: layers is {self.layers!r}; a whole number or "full" is wanted')
         if self.layers != "full":
-            check_whole("layers", self.layers, 0)
+            check_whole("tuning: layers", self.layers, 0)
         check_one_of("norms", self.norms, ("all", "above"))
 
     @property
@@ -107,12 +107,11 @@ class Adapters:
     def install(self, encoder: Encoder) -> None:
         """Two adapters in each layer."""
         self._beside().install(encoder)
-        hidden = encoder.shape.hidden
         layer: Any
         for layer in encoder.layers:
             weight = layer.up.weight
             for place in PLACES:
-                adapter = Adapter(hidden, self.size, device=weight.device, dtype=weight.dtype)
+                adapter = Adapter(encoder.shape.hidden, self.size, device=weight.device, dtype=weight.dtype)
                 setattr(layer, place, adapter.train(layer.training))
 
     def trainable(self, encoder: Encoder) -> set[str]:
@@ -120,10 +119,6 @@ class Adapters:
         inside = tuple(f".{place}." for place in PLACES)
         adapters = {name for name, _ in encoder.named_parameters() if any(part in name for part in inside)}
         return adapters | self._beside().trainable(encoder)
-
-    def to_json(self) -> dict[str, Any]:
-        """For `build_tuning`."""
-        return {"kind": self.kind, **asdict(self)}
 
     def _beside(self) -> Freeze | Full:
         return Full() if self.layers == "full" else Freeze(self.layers, self.norms)

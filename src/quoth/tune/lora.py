@@ -9,16 +9,16 @@ folds B·A into W: then the model is a plain one again and costs no more than it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quoth.encoder import Encoder
+from quoth.encoder.shape import check_whole
 from quoth.errors import QuothError
-from quoth.tune.tuning import check_one_of, check_whole, register_tuning
+from quoth.tune.tuning import Tuning, check_one_of, register_tuning
 
 TARGETS = ("query", "key", "value", "output", "up", "down")
 
@@ -55,7 +55,7 @@ class LoRALinear(nn.Linear):
 
 @register_tuning
 @dataclass(frozen=True)
-class LoRA:
+class LoRA(Tuning):
     """Rank-`rank` updates of the `targets` in every layer; A, B and the head are trained, nothing else."""
 
     rank: int = 8
@@ -63,10 +63,9 @@ class LoRA:
     dropout: float = 0.0
     targets: tuple[str, ...] = ("query", "value")
     kind: ClassVar[str] = "lora"
-    trains_pooler: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_whole("rank", self.rank, 1)
+        check_whole("tuning: rank", self.rank, 1)
         if not _is_number(self.alpha) or not 0 < self.alpha < math.inf:
             raise QuothError(f"tuning: alpha is {self.alpha!r}; it must be a positive number")
         if not _is_number(self.dropout) or not 0 <= self.dropout < 1:
@@ -80,8 +79,10 @@ class LoRA:
 
     def install(self, encoder: Encoder) -> None:
         """Wrap the targets."""
-        for owner, name, linear in _linears(encoder, self.targets):
-            setattr(owner, name, LoRALinear(linear, self.rank, self.alpha, self.dropout))
+        for layer in encoder.layers:
+            for name in self.targets:
+                owner: Any = layer if name in ("up", "down") else layer.attention
+                setattr(owner, name, LoRALinear(getattr(owner, name), self.rank, self.alpha, self.dropout))
 
     def trainable(self, encoder: Encoder) -> set[str]:
         """All A and B."""
@@ -89,15 +90,7 @@ class LoRA:
 
     def to_json(self) -> dict[str, Any]:
         """For `build_tuning`."""
-        return {"kind": self.kind, **asdict(self), "targets": list(self.targets)}
-
-
-def _linears(encoder: Encoder, targets: Sequence[str]) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
-    """Each target of each layer: the module that owns it, its name there, itself."""
-    for layer in encoder.layers:
-        for name in targets:
-            owner: Any = layer if name in ("up", "down") else layer.attention
-            yield owner, name, getattr(owner, name)
+        return {**super().to_json(), "targets": list(self.targets)}
 
 
 def _is_number(value: object) -> bool:

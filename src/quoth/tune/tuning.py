@@ -1,9 +1,10 @@
-"""What every tuning method is: a protocol, no base class. And what they share: the kinds, folding, checks of settings.
+"""What every tuning method is: a protocol. And what they share: the kinds, folding, checks of settings.
 
 A new method is one file: a frozen dataclass with `kind`, `trains_pooler`, `install`, `trainable` and `to_json`, under
-`@register_tuning`; its fields are its settings. A module that it inserts says what it is (`inserted`, a class attribute
-such as "adapters") and how it is exported: `to_onnx(g, x)` of what comes before a residual sum, or `plain()` of what
-takes the place of a linear layer (see `quoth.encoder.graph`).
+`@register_tuning`; its fields are its settings. All but `kind` and `trainable` may be left out where it inherits from
+`Tuning`: then it inserts nothing and trains no pooler. A module that it inserts says what it is (`inserted`, a class
+attribute such as "adapters") and how it is exported: `to_onnx(g, x)` of what comes before a residual sum, or `plain()`
+of what takes the place of a linear layer (see `quoth.encoder.graph`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,7 @@ Norms = Literal["all", "above"]
 
 
 class Tuning(Protocol):
-    """Which weights of an encoder are trained, and which modules are inserted. Implemented by frozen dataclasses.
-
-    trains_pooler: whether the family's pooler, which belongs to the model and not to the encoder, is trained too
-    """
+    """Which weights of an encoder are trained, and which modules are inserted. Implemented by frozen dataclasses."""
 
     @property
     def kind(self) -> str:
@@ -31,16 +29,19 @@ class Tuning(Protocol):
 
     @property
     def trains_pooler(self) -> bool:
-        """Whether the pooler is trained."""
+        """Whether the family's pooler, which belongs to the model and not to the encoder, is trained too."""
+        return False
 
     def install(self, encoder: Encoder) -> None:
         """Insert this method's own modules, with fresh weights; or refuse an encoder that it does not fit."""
+        return
 
     def trainable(self, encoder: Encoder) -> set[str]:
         """The names of the encoder's parameters that are trained; `quoth.model.apply` adds those of the head."""
 
     def to_json(self) -> dict[str, Any]:
-        """What a recipe or a model folder says of it; `build_tuning` makes it again."""
+        """What a recipe or a model folder says of it, its fields; `build_tuning` makes it again."""
+        return {"kind": self.kind, **vars(self)}
 
 
 TUNINGS: dict[str, type] = {}
@@ -73,12 +74,6 @@ def merge(encoder: Encoder) -> None:
         for name, child in list(owner.named_children()):
             if isinstance(child, Foldable):
                 setattr(owner, name, child.plain())
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse a setting that is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise QuothError(f"tuning: {name} is {value!r}; it must be a whole number of at least {least}")
 
 
 def check_one_of(name: str, value: Any, known: tuple[str, ...]) -> None:

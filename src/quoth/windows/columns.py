@@ -9,6 +9,8 @@ import numpy as np
 
 from quoth.windows.packed import Packed
 
+TOKENS = ("ids", "types", "spans", "words")  # the columns that have a row for each token
+
 
 @dataclass(frozen=True)
 class Window:
@@ -29,8 +31,7 @@ class Windows:
     """Columns for n windows of T tokens in all. The windows of one question are adjacent, questions ascend.
 
     - ids, types: int32 (T,); the first token of every window is [CLS] / <s>, the place of "no answer"
-    - spans: int32 (T, 2), the characters [start, end) of each passage token in the context; (-1, -1)
-      elsewhere
+    - spans: int32 (T, 2), the characters [start, end) of each passage token in the context; (-1, -1) elsewhere
     - words: int32 (T,), the word of each passage token, numbered within its passage; -1 elsewhere
     - starts: int64 (n + 1,); window w is the tokens [starts[w], starts[w + 1])
     - question: int32 (n,), the index of its question
@@ -63,15 +64,8 @@ class Windows:
         """The windows `indices`, in that order; `question` stays as it is."""
         indices = np.asarray(indices, dtype=np.int64)
         starts, source = self._gather(indices)
-        return Windows(
-            self.ids[source],
-            self.types[source],
-            self.spans[source],
-            self.words[source],
-            starts,
-            self.question[indices],
-            self.passage[indices],
-        )
+        tokens = {name: getattr(self, name)[source] for name in TOKENS}
+        return Windows(**tokens, starts=starts, question=self.question[indices], passage=self.passage[indices])
 
     def packed(self, indices: Sequence[int] | np.ndarray) -> Packed[np.ndarray]:
         """The windows `indices`, in that order, as one batch without padding."""
@@ -100,14 +94,20 @@ class Windows:
 
 def concatenate(pieces: Sequence[Windows]) -> Windows:
     """Several `Windows` as one."""
-    counts = np.concatenate([np.zeros(1, np.int64), *(piece.lengths for piece in pieces)])
-    empty = np.zeros(0, np.int32)
-    return Windows(
-        np.concatenate([empty, *(piece.ids for piece in pieces)]),
-        np.concatenate([empty, *(piece.types for piece in pieces)]),
-        np.concatenate([empty.reshape(0, 2), *(piece.spans for piece in pieces)]),
-        np.concatenate([empty, *(piece.words for piece in pieces)]),
-        np.cumsum(counts),
-        np.concatenate([empty, *(piece.question for piece in pieces)]),
-        np.concatenate([empty.reshape(0, 2), *(piece.passage for piece in pieces)]),
-    )
+    pieces = [without_passages([], []), *pieces]
+    names = (*TOKENS, "question", "passage")
+    columns = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in names}
+    return Windows(**columns, starts=np.append(0, np.cumsum(np.concatenate([piece.lengths for piece in pieces]))))
+
+
+def without_passages(
+    ids: Sequence[np.ndarray], types: Sequence[np.ndarray], words: Sequence[np.ndarray] | None = None
+) -> Windows:
+    """Windows that have no passages, from the ids and types (and words, else -1) of each; `question` numbers them."""
+    starts = np.append(0, np.cumsum([len(row) for row in ids])).astype(np.int64)
+    nothing = np.full(int(starts[-1]), -1, np.int32)
+    flat_ids, flat_types = (np.concatenate([nothing[:0], *rows]) for rows in (ids, types))
+    spans = np.stack([nothing, nothing], 1)
+    numbers = np.arange(len(ids), dtype=np.int32)
+    passage = np.zeros((len(ids), 2), np.int32)
+    return Windows(flat_ids, flat_types, spans, np.concatenate(words) if words else nothing, starts, numbers, passage)

@@ -9,7 +9,7 @@ import numpy as np
 
 from quoth.data import Question
 from quoth.errors import QuothError
-from quoth.windows.columns import Windows
+from quoth.windows.columns import TOKENS, Windows
 from quoth.windows.tokenizer import Encoded, Template
 
 NOWHERE = -1
@@ -97,15 +97,9 @@ class Pool:
         ends = np.cumsum(lengths)
         source = np.repeat(begins.ravel() - ends + lengths.ravel(), lengths.ravel()) + np.arange(ends[-1])
         first = prefix + question + middle
-        return Windows(
-            self.ids[source],
-            self.types[source],
-            self.spans[source],
-            self.words[source],
-            np.append(0, ends[4::5]),
-            (q + base).astype(np.int32),
-            np.stack([first, first + past - begin], axis=1).astype(np.int32),
-        )
+        tokens = {name: getattr(self, name)[source] for name in TOKENS}
+        passage = np.stack([first, first + past - begin], axis=1).astype(np.int32)
+        return Windows(**tokens, starts=np.append(0, ends[4::5]), question=(q + base).astype(np.int32), passage=passage)
 
 
 def make_plan(rule: Rule, pool: Pool, questions: Sequence[Question], which: np.ndarray) -> np.ndarray:

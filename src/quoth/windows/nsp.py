@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from quoth.errors import QuothError
-from quoth.windows.columns import Windows
+from quoth.windows.columns import Windows, without_passages
 from quoth.windows.tokenizer import Template, Tokenizer
 
 LEAST = 8  # tokens of a chunk: both of its pieces must say something
@@ -52,7 +52,8 @@ def make_neighbours(
         )
     partner = _partners(np.array(paragraph), draws)
     made = [_window(pieces[w][0], pieces[p][1], tokenizer.template, space) for w, p in enumerate(partner.tolist())]
-    return _windows(made), np.where(partner == np.arange(len(partner)), NEXT, OTHER)
+    ids, types, words = zip(*made, strict=True)
+    return without_passages(ids, types, words), np.where(partner == np.arange(len(partner)), NEXT, OTHER)
 
 
 def _encode(paragraphs: Sequence[str], tokenizer: Tokenizer) -> Iterator[Piece]:
@@ -120,21 +121,5 @@ def _window(first: Piece, second: Piece, template: Template, space: int) -> tupl
     b, b_words = b[:past], b_words[:past]
     shifted = np.where(b_words < 0, b_words, b_words + a_words.max(initial=-1) + 1)
     frame = [np.full(len(part), -1, np.int32) for part in (template.prefix, template.middle, template.suffix)]
-    parts = (template.prefix, a, template.middle, b, template.suffix)
-    kinds = (
-        template.prefix_types,
-        np.full(len(a), template.question_type),
-        template.middle_types,
-        np.full(len(b), template.passage_type),
-        template.suffix_types,
-    )
-    ids, types = (np.concatenate([np.asarray(part, np.int32) for part in row]) for row in (parts, kinds))
-    return ids, types, np.concatenate([frame[0], a_words, frame[1], shifted, frame[2]]).astype(np.int32)
-
-
-def _windows(made: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Windows:
-    ids, types, words = (np.concatenate(column) for column in zip(*made, strict=True))
-    starts = np.append(0, np.cumsum([len(row[0]) for row in made])).astype(np.int64)
-    count = len(made)
-    spans = np.full((len(ids), 2), -1, np.int32)
-    return Windows(ids, types, spans, words, starts, np.arange(count, dtype=np.int32), np.zeros((count, 2), np.int32))
+    words = np.concatenate([frame[0], a_words, frame[1], shifted, frame[2]]).astype(np.int32)
+    return *template.framed(a, b), words

@@ -15,8 +15,7 @@ SPACES = np.array([chr(code).isspace() for code in range(0x3002)])
 def spans_of(encodings: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
     """The trimmed spans of all tokens of several `tokenizers.Encoding`s, each in its own text: (n, 2) int32.
 
-    The texts are trimmed as if they were one: no span leaves its own, and a thousand passages cost one array
-    operation.
+    The texts are trimmed as if they were one: no span leaves its own, and a thousand passages cost one array operation.
     """
     pairs = [encoding.offsets for encoding in encodings]
     counts = [len(offsets) for offsets in pairs]
@@ -29,8 +28,7 @@ def spans_of(encodings: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
 def trim(spans: np.ndarray, text: str) -> np.ndarray:
     """Spans (n, 2) without the white space at their edges; one of nothing else becomes empty, at its end.
 
-    Byte-level BPE and SentencePiece count the space before a word to the word's first token; an answer should
-    not.
+    Byte-level BPE and SentencePiece count the space before a word to the word's first token; an answer should not.
     """
     codes = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     space = SPACES[np.minimum(codes, len(SPACES) - 1)]

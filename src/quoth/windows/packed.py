@@ -1,4 +1,4 @@
-"""`Packed`: windows laid end to end, so that no position of a batch is padding."""
+"""`Packed`: windows laid end to end, so that no position of a batch is padding; `Masked`: with tokens to be guessed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 
 Array = TypeVar("Array")
 Other = TypeVar("Other")
+
+NOTHING = -100  # the target of a place that does not count, as torch's cross-entropy has it
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,25 @@ class Packed(Generic[Array]):
         starts: Any = self.starts
         windows = torch.arange(len(self.lengths), device=starts.device)
         return windows.repeat_interleave(starts.diff(), output_size=self.tokens)
+
+
+@dataclass(frozen=True)
+class Masked(Packed[Array]):
+    """A batch whose `ids` have masks and wrong words in them.
+
+    places: (m,) which tokens of the batch are to be guessed; targets: (m,) what stood there, or `NOTHING`. A batch
+    may have more places than masked tokens, so that their number need not be read from the device.
+    weight: what each masked token counts in a loss that is summed over windows (`quoth.tasks.pretrain`)
+    """
+
+    places: Array
+    targets: Array
+    weight: float
+
+    def map(self, to: Callable[[Array], Other]) -> Masked[Other]:
+        """The same batch with every array passed through `to`."""
+        packed = super().map(to)
+        return Masked(**vars(packed), places=to(self.places), targets=to(self.targets), weight=self.weight)
 
 
 def pack(ids: Sequence[Any], types: Sequence[Any] | None = None) -> Packed[np.ndarray]:

@@ -34,8 +34,7 @@ def make_windows(
 
     - a question longer than `max_query_length` tokens is cut to it, as run_squad does; with None it is not, and
       one that leaves no space for the passage is an error
-    - `step` (128 if neither is given) moves as run_squad's doc_span loop; more than a window holds counts as
-      a window
+    - `step` (128 if neither is given) moves as run_squad's doc_span loop; more than a window holds counts as a window
     - `overlap` cuts as a fast tokenizer does with truncation="only_second", stride=overlap
     - a passage without tokens gives one window without passage tokens
     """

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from quoth.data import Sentences
 from quoth.errors import QuothError
-from quoth.windows.columns import Windows
+from quoth.windows.columns import Windows, without_passages
 from quoth.windows.tokenizer import Tokenizer
 
 
@@ -27,25 +25,10 @@ def make_pairs(sentences: Sentences, tokenizer: Tokenizer, *, max_length: int = 
     for row, a in enumerate(first):
         b = second[row] if second is not None else None
         left, right = _kept(len(a), 0 if b is None else len(b), max_length - frame)
-        parts: list[tuple[Any, Any]] = [(template.prefix, template.prefix_types), (a[:left], template.question_type)]
-        if b is not None:
-            parts += [(template.middle, template.middle_types), (b[:right], template.passage_type)]
-        # the end of a single sentence is of the sentence's own type
-        parts.append((template.suffix, template.suffix_types if b is not None else template.question_type))
-        ids.append(np.concatenate([np.asarray(part, np.int32) for part, _ in parts]))
-        types.append(np.concatenate([np.broadcast_to(np.asarray(t, np.int32), len(p)) for p, t in parts]))
-    count = len(ids)
-    starts = np.append(0, np.cumsum([len(row) for row in ids])).astype(np.int64)
-    nothing = np.full(int(starts[-1]), -1, np.int32)
-    return Windows(
-        np.concatenate(ids) if ids else nothing,
-        np.concatenate(types) if types else nothing,
-        np.stack([nothing, nothing], 1),
-        nothing,
-        starts,
-        np.arange(count, dtype=np.int32),
-        np.zeros((count, 2), np.int32),
-    )
+        window = template.framed(a[:left], None if b is None else b[:right])
+        ids.append(window[0])
+        types.append(window[1])
+    return without_passages(ids, types)
 
 
 def _kept(a: int, b: int, space: int) -> tuple[int, int]:

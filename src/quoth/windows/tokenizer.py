@@ -49,6 +49,18 @@ class Template:
         """How many tokens of a window are neither question nor passage."""
         return len(self.prefix) + len(self.middle) + len(self.suffix)
 
+    def framed(self, first: np.ndarray, second: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and types, (n,) int32 each, of one text, prefix and suffix around it, or of two with all special tokens.
+
+        The end of a single text is of the text's own type.
+        """
+        parts: list[tuple[Any, Any]] = [(self.prefix, self.prefix_types), (first, self.question_type)]
+        if second is not None:
+            parts += [(self.middle, self.middle_types), (second, self.passage_type)]
+        parts.append((self.suffix, self.suffix_types if second is not None else self.question_type))
+        ids = np.concatenate([np.asarray(part, np.int32) for part, _ in parts])
+        return ids, np.concatenate([np.broadcast_to(np.asarray(kind, np.int32), len(part)) for part, kind in parts])
+
 
 @dataclass(frozen=True)
 class Encoded:

@@ -30,5 +30,4 @@ FAMILY = Family(
         "dropout": "dropout",
         "attention_dropout": "attention_dropout",
     },
-    defaults={"eps": 1e-12},
 )

@@ -118,14 +118,12 @@ class Family:
         """The style that a Hugging Face config gives."""
         values: dict[str, Any] = {}
         for name in ("activation", "eps", "dropout", "attention_dropout"):
-            key = self.key(name)
-            values[name] = config.get(key, self.defaults.get(name, getattr(Style, name))) if key else None
+            key, default = self.key(name), self.defaults.get(name, getattr(Style, name))
+            values[name] = config.get(key, default) if key else default
         if values["activation"] not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise QuothError(f"{self.key('activation')} {values['activation']!r} is not supported; known: {known}")
         values["activation"] = ACTIVATIONS[values["activation"]]
-        if values["eps"] is None:
-            values["eps"] = self.defaults["eps"]
         first = int(config.get("pad_token_id", 1)) + 1 if self.position_offset else 0
         return Style(first_position=first, **values)
 

@@ -98,19 +98,12 @@ def _add_norm_backward(  # type: ignore[no-untyped-def]
 
 
 def _compute(
-    x: Tensor,
-    bias: Tensor,
-    residual: Tensor,
-    gain: Tensor,
-    offset: Tensor,
-    seed: Tensor,
-    eps: float,
-    p: float,
-    saving: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Tensor, bias: Tensor, residual: Tensor, gain: Tensor, offset: Tensor, seed: Tensor,
+    eps: float, p: float, saving: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """(y, z, statistics (2, T): mean and 1/σ); z is empty where no backward pass will ask for it."""
     rows, width = x.shape
-    y, z, statistics = _results(x, bias, residual, gain, offset, seed, eps, p, saving)
+    y, z, statistics = _results(x, saving)
     block = triton.next_power_of_2(width)
     _add_norm_forward[(triton.cdiv(rows, _ROWS),)](
         x.contiguous(), bias, residual.contiguous(), gain, offset, seed, z if saving else y, y, *statistics,
@@ -120,17 +113,8 @@ def _compute(
     return y, z, statistics
 
 
-def _results(
-    x: Tensor,
-    bias: Tensor,
-    residual: Tensor,
-    gain: Tensor,
-    offset: Tensor,
-    seed: Tensor,
-    eps: float,
-    p: float,
-    saving: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _results(x: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+    saving = settings[-1]
     z = x.new_empty(x.shape if saving else (0,))
     return x.new_empty(x.shape), z, x.new_empty((2, len(x)), dtype=torch.float32)
 
@@ -141,7 +125,7 @@ def _compute_gradients(
     """(dz, dx, sums (3, h): of gain, offset, bias); dx is empty where nothing was dropped: then it is dz."""
     rows, width = z.shape
     programs = min(_PROGRAMS, triton.cdiv(rows, _ROWS))
-    dz, dx, _ = _gradient_results(dy, z, statistics, gain, seed, p)
+    dz, dx, _ = _gradient_results(dy, z, p)
     partial = torch.empty((3, programs, width), dtype=torch.float32, device=z.device)
     block = triton.next_power_of_2(width)
     _add_norm_backward[(programs,)](
@@ -152,9 +136,8 @@ def _compute_gradients(
     return dz, dx, partial.sum(1)
 
 
-def _gradient_results(
-    dy: Tensor, z: Tensor, statistics: Tensor, gain: Tensor, seed: Tensor, p: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _gradient_results(dy: Tensor, z: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+    p = settings[-1]
     dx = z.new_empty(z.shape if p > 0 else (0,))
     return z.new_empty(z.shape), dx, z.new_empty((3, z.shape[1]), dtype=torch.float32)
 
@@ -172,17 +155,8 @@ def _backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     dz, dx, sums = _gradients(dy, *ctx.saved_tensors, ctx.p)
     of_bias, of_gain, of_offset = ctx.dtypes
     dgain, doffset, dbias = sums.unbind()
-    return (
-        dx if ctx.p > 0 else dz,
-        dbias.to(of_bias),
-        dz,
-        dgain.to(of_gain),
-        doffset.to(of_offset),
-        None,
-        None,
-        None,
-        None,
-    )
+    dx = dx if ctx.p > 0 else dz
+    return dx, dbias.to(of_bias), dz, dgain.to(of_gain), doffset.to(of_offset), *(None,) * 4
 
 
 _add_norm = operator("quoth::add_norm", _compute, _results, setup=_setup, backward=_backward)

@@ -172,67 +172,41 @@ def _backward_keys(  # type: ignore[no-untyped-def]
 
 
 def _compute(
-    qkv: Tensor,
-    starts: Tensor,
-    seed: Tensor,
-    longest: int,
-    heads: int,
-    key: int,
-    value: int,
-    scale: float,
-    p: float,
+    qkv: Tensor, starts: Tensor, seed: Tensor, longest: int, heads: int, key: int, value: int, scale: float, p: float
 ) -> tuple[Tensor, Tensor]:
     """(mixed values (T, a·v), log₂ of each softmax's sum (a, T))."""
     tokens = len(qkv)
-    out, logsum = _results(qkv, starts, seed, longest, heads, key, value, scale, p)
-    tile, launch = _settings(key, value, p, _FORWARD)
-    _forward[(triton.cdiv(longest, tile["M"]), heads, len(starts) - 1)](
+    out, logsum = _results(qkv, starts, seed, longest, heads, key, value)
+    settings = _settings(key, value, p, _FORWARD)
+    _forward[(triton.cdiv(longest, settings["M"]), heads, len(starts) - 1)](
         qkv.contiguous(), starts, out, logsum, seed, heads, tokens,
-        _LOG2E * scale, keep_threshold(p), 1 / (1 - p), **tile, **launch,
+        _LOG2E * scale, keep_threshold(p), 1 / (1 - p), **settings,
     )  # fmt: skip
     return out, logsum
 
 
 def _results(
-    qkv: Tensor,
-    starts: Tensor,
-    seed: Tensor,
-    longest: int,
-    heads: int,
-    key: int,
-    value: int,
-    scale: float,
-    p: float,
+    qkv: Tensor, starts: Tensor, seed: Tensor, longest: int, heads: int, key: int, value: int, *_: float
 ) -> tuple[Tensor, Tensor]:
     tokens = len(qkv)
     return qkv.new_empty((tokens, heads * value)), qkv.new_empty((heads, tokens), dtype=torch.float32)
 
 
 def _compute_gradients(
-    dout: Tensor,
-    qkv: Tensor,
-    starts: Tensor,
-    seed: Tensor,
-    out: Tensor,
-    logsum: Tensor,
-    longest: int,
-    heads: int,
-    key: int,
-    value: int,
-    scale: float,
-    p: float,
-) -> Tensor:
+    dout: Tensor, qkv: Tensor, starts: Tensor, seed: Tensor, out: Tensor, logsum: Tensor,
+    longest: int, heads: int, key: int, value: int, scale: float, p: float,
+) -> Tensor:  # fmt: skip
     tokens, windows = len(qkv), len(starts) - 1
     qkv, dout = qkv.contiguous(), dout.contiguous()
     dqkv, delta = torch.empty_like(qkv), torch.empty_like(logsum)
     numbers = (heads, tokens, _LOG2E * scale, scale, keep_threshold(p), 1 / (1 - p))
-    tile, launch = _settings(key, value, p, _QUERIES)
-    _backward_queries[(triton.cdiv(longest, tile["M"]), heads, windows)](
-        qkv, starts, out, dout, logsum, delta, seed, dqkv, *numbers, **tile, **launch
+    settings = _settings(key, value, p, _QUERIES)
+    _backward_queries[(triton.cdiv(longest, settings["M"]), heads, windows)](
+        qkv, starts, out, dout, logsum, delta, seed, dqkv, *numbers, **settings
     )
-    tile, launch = _settings(key, value, p, _KEYS)
-    _backward_keys[(triton.cdiv(longest, tile["N"]), heads, windows)](
-        qkv, starts, dout, logsum, delta, seed, dqkv, *numbers, **tile, **launch
+    settings = _settings(key, value, p, _KEYS)
+    _backward_keys[(triton.cdiv(longest, settings["N"]), heads, windows)](
+        qkv, starts, dout, logsum, delta, seed, dqkv, *numbers, **settings
     )
     return dqkv
 
@@ -259,12 +233,10 @@ _flash = operator("quoth::flash", _compute, _results, setup=_setup, backward=_gr
 _LOG2E = 1.4426950408889634  # softmax in base 2: the hardware's exponential
 
 
-def _settings(
-    key: int, value: int, p: float, tiling: tuple[int, int, int, int]
-) -> tuple[dict[str, Any], dict[str, int]]:
+def _settings(key: int, value: int, p: float, tiling: tuple[int, int, int, int]) -> dict[str, int]:
     """The compile-time sizes of a kernel, and how to launch it."""
     m, n, warps, stages = tiling
-    tile = {
+    return {
         "KEY": key,
         "VALUE": value,
         "K": max(16, triton.next_power_of_2(key)),
@@ -272,8 +244,9 @@ def _settings(
         "M": m,
         "N": n,
         "DROPOUT": p > 0,
+        "num_warps": warps,
+        "num_stages": stages,
     }
-    return tile, {"num_warps": warps, "num_stages": stages}
 
 
 def flash_attention(

@@ -38,6 +38,11 @@ def operator(
     return call
 
 
+def like_first(x: Tensor, *_: Any) -> Tensor:
+    """A result of the first argument's shape, for `fake`."""
+    return x.new_empty(x.shape)
+
+
 def _differentiable(compute: Compute, setup: Compute, backward: Compute) -> Compute:
     def set_up(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.set_materialize_grads(False)

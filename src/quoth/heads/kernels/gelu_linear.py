@@ -21,12 +21,6 @@ _FORWARD = 16, 128, 4  # rows and columns of a tile, warps
 _TILE, _COLUMNS, _WARPS = 1024, 256, 2  # numbers in a tile of the backward pass, at most so many columns
 
 
-def _backward_tile(width: int) -> tuple[int, int]:
-    """Rows and columns."""
-    columns = min(_COLUMNS, triton.next_power_of_2(width))
-    return _TILE // columns, columns
-
-
 @triton.jit
 def _gelu(x, CUDA: tl.constexpr):  # type: ignore[no-untyped-def]
     """gelu(x) by tanh, and its slope. Triton's interpreter, which is not CUDA, knows no instructions of a GPU."""
@@ -116,7 +110,8 @@ class _GeluLinear(torch.autograd.Function):
         del ctx.parts
         layers, tokens, _ = z.shape
         width = bias.shape[-1]
-        rows, block = _backward_tile(width)
+        block = min(_COLUMNS, triton.next_power_of_2(width))
+        rows = _TILE // block
         blocks = triton.cdiv(width, block)
         steps = triton.cdiv(tokens, rows * max(1, _PROGRAMS // (layers * blocks)))
         chunks = triton.cdiv(tokens, rows * steps)

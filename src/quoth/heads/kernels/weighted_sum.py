@@ -29,18 +29,9 @@ def _weighted_sum_forward(x, weights, y, width, by_token, by_layer, LAYERS: tl.c
 
 @triton.jit
 def _weighted_sum_backward(  # type: ignore[no-untyped-def]
-    dy,
-    x,
-    partial,
-    tokens,
-    width,
-    by_token,
-    by_layer,
-    steps,
-    LAYERS: tl.constexpr,
-    UP: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    dy, x, partial, tokens, width, by_token, by_layer, steps,
+    LAYERS: tl.constexpr, UP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     layer = tl.arange(0, UP)[:, None]
     total = tl.zeros((UP, BLOCK), tl.float32)

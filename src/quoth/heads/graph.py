@@ -1,6 +1,8 @@
-"""Maps of convolutions in an ONNX graph: (B, channels, L, features).
+"""What flows through a head in an ONNX graph, where each step and each part writes itself by `to_onnx`.
 
-Each window is an image of its own, and a filter that looks over its edge sees zeros, as on the packed path.
+Between steps it is (layers, T, f) or (T, f), as in torch; here T = B·L, for B windows of L tokens. For classes the
+tokens are the first ones of each window: L = 1. Convolutions make maps of it, (B, channels, L, features): each window
+is an image of its own, and a filter that looks over its edge sees zeros, as on the packed path.
 """
 
 from __future__ import annotations
@@ -11,8 +13,52 @@ from typing import Any
 
 from torch import nn
 
-from quoth.encoder.graph import Graph
-from quoth.heads.graph_values import GraphHere, GraphValue
+from quoth.encoder.graph import Graph, write
+
+
+@dataclass(frozen=True)
+class GraphValue:
+    """The name of (layers, T, width), or of (T, width) where layers is None."""
+
+    name: str
+    layers: int | None
+    width: int
+
+
+@dataclass(frozen=True)
+class GraphHere:
+    """What a step may read beside its input: the last state, (T, hidden), and the batch's size, (2,), B and L."""
+
+    last: GraphValue
+    size: str
+
+
+def write_steps(g: Graph, steps: Iterable[Any], x: GraphValue, here: GraphHere) -> GraphValue:
+    """One step after the other."""
+    for step in steps:
+        x = write(f"step of kind {type(step).__name__}", step, g, x, here)
+    return x
+
+
+def stack_values(g: Graph, names: Sequence[str], width: int) -> GraphValue:
+    """(T, f) each → (layers, T, f), or the one as it is."""
+    if len(names) == 1:
+        return GraphValue(names[0], None, width)
+    each = [g("Unsqueeze", name, g.integers(0)) for name in names]
+    return GraphValue(g("Concat", *each, axis=0), len(names), width)
+
+
+def concat_values(g: Graph, *values: GraphValue) -> GraphValue:
+    """All layers and features of a token in one row: (T, their sum)."""
+    flat = []
+    for value in values:
+        if value.layers is None:
+            flat.append(value.name)
+        else:
+            tokens = g("Transpose", value.name, perm=[1, 0, 2])
+            flat.append(g.reshape(tokens, -1, value.layers * value.width))
+    width = sum((value.layers or 1) * value.width for value in values)
+    return GraphValue(g("Concat", *flat, axis=1) if len(flat) > 1 else flat[0], None, width)
 
 
 @dataclass(frozen=True)
@@ -28,15 +74,6 @@ def make_maps(g: Graph, x: GraphValue, here: GraphHere) -> Maps:
     """Layers, or the one, as channels."""
     pixels = g("Transpose", g.reshape(x.name, x.layers or 1, here.size, x.width), perm=[1, 0, 2, 3])
     return Maps(pixels, x.layers or 1, x.width)
-
-
-def write_parts(g: Graph, parts: Iterable[Any], x: GraphValue, here: GraphHere) -> GraphValue:
-    """A deep network, its parts one after the other, then the mean over the features: → (T, channels)."""
-    y = make_maps(g, x, here)
-    for part in parts:
-        y = part.to_onnx(g, y)
-    mean = g("ReduceMean", y.name, g.integers(3), keepdims=0)  # (B, channels, L)
-    return GraphValue(g.reshape(g("Transpose", mean, perm=[0, 2, 1]), -1, y.channels), None, y.channels)
 
 
 def concat(g: Graph, maps: Sequence[Maps]) -> Maps:
