@@ -75,7 +75,7 @@ def _members(description: Path, fetch: Fetch) -> tuple[ModelFiles, ...]:
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise QuothError(f"{description}: ensemble must be an object with how and members, a list of folders")
     for name in names:
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or name in ("", "."):
+        if not _inside(name):
             raise QuothError(f"{description}: member {name!r} does not lie inside the folder of the ensemble")
 
     def below(name: str) -> Fetch:
@@ -97,13 +97,32 @@ def _weights(source: str, fetch: Fetch) -> tuple[Path, ...]:
             return tuple(file for file in (path, fetch(ONNX_DATA)) if file)
         if not name.endswith(".index.json"):
             return (path,)
-        shards = sorted(set(read_json(path).get("weight_map", {}).values()))
+        shards = _shards(path)
         found = [(shard, fetch(shard)) for shard in shards]
         for shard, file in found:
             if file is None:
                 raise QuothError(f"{source}: {shard} is missing, which {name} names")
         return tuple(file for _, file in found if file)
     raise QuothError(f"{source}: has no weights; looked for {', '.join(WEIGHTS)}")
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that the index of a model in several files names, all of them beside it."""
+    value = read_json(index)
+    table = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(table, dict) or not table or not all(isinstance(name, str) for name in table.values()):
+        raise QuothError(f"{index}: weight_map must be an object that names the file of each tensor")
+    names = sorted(set(table.values()))
+    for name in names:
+        if not _inside(name):
+            raise QuothError(f"{index}: {name!r} does not lie inside the folder of the model")
+    return names
+
+
+def _inside(name: str) -> bool:
+    """Whether a relative path stays inside the folder that it starts from, and leads to something other than it."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return bool(parts) and not PurePosixPath(name).is_absolute() and ".." not in parts and ":" not in parts[0]
 
 
 def _from_folder(folder: Path) -> Fetch:

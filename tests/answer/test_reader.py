@@ -192,6 +192,7 @@ class TestDecode:
             assert (decoded.start[i, 0], decoded.end[i, 0]) == best
             assert decoded.predictions(math.inf)[i] == question.context[best[0] : best[1]]
 
+    @pytest.mark.slow
     def test_search_finds_what_a_loop_over_windows_finds(self, reader):
         texts = [ASKED["passages"][p] for p in (0, 10, 5)]
         question = "When did it begin?"

@@ -68,6 +68,7 @@ class TestCommands:
         result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
         assert "adapters" in result.stdout, result.stderr
 
+    @pytest.mark.slow
     def test_reader_and_evaluate(self, span_model, tmp_path):
         """A reader from a delta on a real model, answering as the same model in memory does."""
         torch.manual_seed(0)

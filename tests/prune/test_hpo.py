@@ -266,6 +266,7 @@ class TestHoldOut:
             prune(made, tmp_path / "run", device="cpu")
 
 
+@pytest.mark.slow
 def test_a_search_that_is_killed_goes_on(material, tmp_path, monkeypatch):
     """Killed after a trial, and stopped by a signal inside another: scores stay, nothing is tried twice."""
     told, made, run = [], recipe(material), tmp_path / "run"
@@ -317,6 +318,7 @@ def test_a_search_that_is_killed_goes_on(material, tmp_path, monkeypatch):
         prune(recipe(material, trials=4), run, device="cpu")
 
 
+@pytest.mark.slow
 def test_trials_that_fail(material, tmp_path, monkeypatch):
     """The second of three fails and the search goes on; if all do, the search says why."""
     advance, seen = Loop.advance, []

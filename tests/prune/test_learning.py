@@ -29,6 +29,7 @@ def wrong(planted, keep):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.slow
 def test_pruning_finds_exactly_what_is_useless(seed):
     """Of h, a, k, v and f together, ranked by |α| across all of them; ranking by magnitude does not."""
     planted = plant(seed, layers=1, labels=16)

@@ -109,6 +109,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("at", ["recovery, 1", "round 2", "round 4", "loss "])
+@pytest.mark.slow
 def test_a_killed_run_goes_on(run, at, tmp_path):
     """Killed in the gates, the recovery or between rounds: finished rounds stay, and the models are the same."""
     seen = []

@@ -179,7 +179,7 @@ class TestStopped:
     @pytest.mark.usefixtures("interruptible")
     def test_ctrl_c(self, material, tmp_path, cli, monkeypatch):
         recipe = make_recipe_file(tmp_path / "r.toml", table(material.model, material.train))
-        monkeypatch.setattr("quoth.cli.train._line", lambda status: os.kill(os.getpid(), signal.SIGINT))
+        monkeypatch.setattr("quoth.cli.train._line", lambda status: str(os.kill(os.getpid(), signal.SIGINT)))
         monkeypatch.setattr("quoth.cli.train.PAUSE", 0.0)
         result = cli("train", recipe, "--out", tmp_path / "run")
         assert result.returncode == 130

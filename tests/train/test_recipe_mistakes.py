@@ -327,7 +327,7 @@ class TestMistakesOfARun:
 
     def test_killed_while_the_recipe_was_written(self, sound, tmp_path):
         (tmp_path / ".lock").touch()
-        (tmp_path / ".recipe.toml.k3x.part").write_text("mod")
+        (tmp_path / ".recipe.toml.k3x_9ab2.part").write_text("mod")
         assert train(make_recipe(sound), tmp_path, device="cpu")["steps"] == 2
         assert not list(tmp_path.glob(".*.part"))
 

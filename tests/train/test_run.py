@@ -295,7 +295,7 @@ class TestCommandLine:
     def test_a_live_line_on_a_terminal(self, recipe, cli, monkeypatch):
         monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes stderr for a terminal
         told = cli("train", recipe, "--out", "run").stderr
-        assert "step 20 of 26" in told
+        assert "step 26 of 26" in told  # what is shown on the way depends on how fast it is
         assert "epoch 0.47: exact" in told
 
     def test_what_cannot_be_written(self, recipe, cli, tmp_path):

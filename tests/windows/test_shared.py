@@ -51,6 +51,7 @@ def test_sentences(task, rows):
     assert all(not split.report.skipped for split in splits)
 
 
+@pytest.mark.slow
 def test_windows_of_squad(tokens):
     dataset = read(SHARED / "data/squad/train.json.gz")
     windows = make_windows(dataset.questions, tokens)
@@ -69,6 +70,7 @@ def test_windows_of_squad(tokens):
     assert max(totals) - min(totals) <= windows.lengths.max()
 
 
+@pytest.mark.slow
 def test_a_megabyte_of_text(tokens):
     with gzip.open(SHARED / "data/text/books.txt.gz", "rt", encoding="utf-8") as file:
         text = file.read(1_000_000)

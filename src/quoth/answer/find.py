@@ -80,6 +80,8 @@ def find_answers(
 
     Texts are read in pieces, so that memory does not grow with them.
     """
+    if not isinstance(question, str) or isinstance(documents, str):
+        raise QuothError("find takes a question and a list of texts; for one text, put it in a list")
     if read < 0 or top < 1:
         raise QuothError(f"top={top}, read={read}: top must be at least 1, and read at least 0")
     passages = split_passages(documents)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from quoth.data import Question
@@ -12,17 +12,19 @@ from quoth.errors import QuothError
 def pipeline_questions(args: tuple[Any, ...], question: Any, context: Any, more: dict[str, Any]) -> list[Question]:
     """The questions of a call, each with its context, numbered from 0.
 
-    Taken: question= and context=, each a text or a list; one or more dicts or lists of dicts as arguments; `data=` and
-    `X=`, which are removed from `more`.
+    Taken: question= and context=, or the two as arguments, each a text or a list; one or more dicts, or lists or other
+    iterables of dicts, as arguments; `data=` and `X=`, which are removed from `more`.
     """
     given = [*args, *(more.pop(name) for name in ("X", "data") if name in more)]
+    if len(given) == 2 and all(isinstance(item, str) for item in given):
+        (question, context), given = given, []
     if given and (question is not None or context is not None):
         raise QuothError("give either question= and context=, or dicts with these keys, not both")
     if not given:
         given = [_combine(question, context)]
     pairs: list[tuple[str, str]] = []
     for item in given:
-        several = isinstance(item, Sequence) and not isinstance(item, str)
+        several = isinstance(item, Iterable) and not isinstance(item, str | Mapping)
         pairs.extend(_pair(one, i) for i, one in enumerate(item if several else [item]))
     if not pairs:
         raise QuothError("no question was given")
@@ -32,6 +34,9 @@ def pipeline_questions(args: tuple[Any, ...], question: Any, context: Any, more:
 def _combine(question: Any, context: Any) -> list[Any]:
     if question is None or context is None:
         raise QuothError("a reader needs question= and context=, or dicts with these keys")
+    for name, value in (("question", question), ("context", context)):
+        if not isinstance(value, Iterable):
+            raise QuothError(f"{name} is {type(value).__name__}, not a text or a list of texts")
     if isinstance(question, str):
         if not isinstance(context, str):
             raise QuothError("one question was given with several contexts: give a question for each")

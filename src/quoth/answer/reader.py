@@ -93,12 +93,17 @@ class Reader:
         argument, a dict with both keys, or a list of such dicts.
         doc_stride is the *overlap* of two windows, as it was there. max_question_len was ignored there by every fast
         tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
-        by length.
+        by length. batch_size and num_workers are taken and have no effect. As there, scores of equal answers are added
+        with top_k above 1, so that they may exceed 1: they are no probabilities.
         """
         questions = pipeline_questions(args, question, context, more)
+        more = {name: value for name, value in more.items() if name not in ("batch_size", "num_workers")}
         length = min(max_seq_len or self.max_length, self.runner.longest)
         overlap = min(length // 2, 128) if doc_stride is None else doc_stride
         top_k = more.pop("topk", top_k)
+        for name, value in (("top_k", top_k), ("max_answer_len", max_answer_len)):
+            if type(value) is not int:
+                raise QuothError(f"{name} is {value!r}; it must be a whole number from 1")
         if more:
             raise QuothError(f"unknown argument {next(iter(more))!r} to a reader")
         results: list[Any] = []

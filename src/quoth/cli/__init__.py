@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from quoth._version import __version__
+from quoth.cli.screen import say
 from quoth.errors import QuothError
 
 app = typer.Typer(
@@ -57,10 +59,13 @@ def quoth(
 
 def main() -> None:
     """Run the command line: a user's mistake is one line on stderr and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding does not have is shown as ?
+            stream.reconfigure(errors="replace")
     try:
         app()
     except QuothError as error:
-        print(f"quoth: {error}", file=sys.stderr)
+        say(f"quoth: {error}")
         raise SystemExit(2) from None
     except BrokenPipeError:
         # The reader of our output went away, as in `quoth … | head`.
@@ -68,5 +73,5 @@ def main() -> None:
         raise SystemExit(1) from None
     except OSError as error:  # a full disk, a folder without permission: files are atomic, so nothing is half-written
         where = f"{error.filename}: " if error.filename else ""
-        print(f"quoth: {where}{error.strerror or error}", file=sys.stderr)
+        say(f"quoth: {where}{error.strerror or error}")
         raise SystemExit(2) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
 from quoth.answer.record import Recorded, read_answers
 from quoth.cli.common import AsJson, read_dataset
+from quoth.cli.screen import console, print_json, say
 from quoth.config import read_table
 from quoth.data import Dataset
 from quoth.errors import QuothError
@@ -62,12 +61,12 @@ def analyse(
         facts, draw, show = _facts(runs, data, limit), plot_analysis, print_analysis
     drawn = draw(facts, plots) if plots else []
     if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))
+        print_json(facts)
     else:
         piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-        show(facts, Console(highlight=False, markup=False, width=WIDE if piped else None))  # no heading is cut
+        show(facts, console(width=WIDE if piped else None))  # no heading is cut
     if drawn:
-        print(f"{len(drawn)} plot{'s' if len(drawn) > 1 else ''} in {plots}", file=sys.stderr)
+        say(f"{len(drawn)} plot{'s' if len(drawn) > 1 else ''} in {plots}")
 
 
 def _facts(runs: list[Path], data: str | None, limit: float | Literal["best"] | None) -> dict[str, Any]:

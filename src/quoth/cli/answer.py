@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 from quoth.answer import Decoded, Reader
 from quoth.cli import common
+from quoth.cli.screen import say
 from quoth.errors import QuothError
 from quoth.files import write_json
 
@@ -21,7 +22,9 @@ def answer(
     out: Annotated[Path, typer.Option(help="Write the predictions, {id: text}, to this file.")],
     model: common.Model = None,
     nbest: Annotated[Path | None, typer.Option(help="Write the best answers to each question here.")] = None,
-    na_probs: Annotated[Path | None, typer.Option(help="Write null − best of each question here, for `score`.")] = None,
+    na_probs: Annotated[
+        Path | None, typer.Option(help="Write the probability of no answer of each question here, for `score`.")
+    ] = None,
     threshold: common.Threshold = None,
     top: Annotated[int, typer.Option(help="Keep this many answers to each question in --nbest.", min=1)] = 20,
     max_answer_tokens: common.AnswerTokens = 30,
@@ -47,7 +50,8 @@ def answer(
     predictions = dict(zip(ids, decoded.predictions(limit)))
     write_json(out, predictions)
     if na_probs:
-        write_json(na_probs, dict(zip(ids, decoded.finite_margins())))
+        probabilities = reader.abstention.calibration.probability(decoded.finite_margins())
+        write_json(na_probs, dict(zip(ids, probabilities.tolist())))
     if nbest:
         write_json(nbest, {id: _nbest(decoded, i, limit) for i, id in enumerate(ids)})
     abstained = sum(not text for text in predictions.values())
@@ -57,7 +61,8 @@ def answer(
         "threshold": None if math.isinf(limit) else limit,
         "out": str(out),
     }
-    print(json.dumps(facts) if as_json else f"{len(ids):,} questions, {abstained:,} without an answer: {out}")
+    line = f"{len(ids):,} questions, {abstained:,} without an answer: {out}"
+    common.output(facts, as_json, lambda: say(line, sys.stdout))
 
 
 def _nbest(decoded: Decoded, i: int, threshold: float) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from rich.text import Text
 from quoth.answer import Hit, Reader, SearchResult
 from quoth.answer.find import READ
 from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, progress
+from quoth.cli.screen import console, print_json, say, visible
 from quoth.errors import QuothError
 from quoth.search import Document, read_documents
 
@@ -45,20 +45,19 @@ def ask(
         raise QuothError("name the texts to answer from: a file, a folder, or - for standard input")
     documents, notes = read_documents(texts or ["-"])
     for note in notes:
-        print(f"quoth: {note}; left out", file=sys.stderr)
+        say(f"quoth: {note}; left out")
     reader = Reader.load(model, device=device, precision=precision)
     with progress("reading") as tell:
         contents = [document.text for document in documents]
         found = reader.find(question, contents, top=top, threshold=threshold, read=read, progress=tell)
     if found.read < found.passages:
-        print(
+        say(
             f"quoth: read {found.read:,} of {found.passages:,} passages, those most similar to the question; "
-            "--read 0 reads all",
-            file=sys.stderr,
+            "--read 0 reads all"
         )
     summary = _summary(question, found, documents)
     if as_json:
-        print(json.dumps(summary, ensure_ascii=False, indent=2))
+        print_json(summary)
     else:
         _show(summary, 1 - float(reader.abstention.calibration.probability(found.threshold)))
 
@@ -96,27 +95,27 @@ def _facts(hit: Hit, document: Document) -> dict[str, Any]:
 
 def _show(summary: dict[str, Any], needed: float) -> None:
     """The answers; or "no answer", the rejected one, and how to get it. needed: the least score of an answer given."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)  # a file name may have brackets
+    screen = console(wrap=False)
     for facts in summary["answers"]:
-        console.print(Text(facts["answer"], style="bold"))
-        _show_place(console, facts)
+        screen.print(Text(visible(facts["answer"]), style="bold"))
+        _show_place(screen, facts)
     if summary["no_answer"]:
-        console.print(f"No answer in these texts (score {summary['score']:.2f}).")
+        screen.print(f"No answer in these texts (score {summary['score']:.2f}).")
     rejected = summary["rejected"]
     if rejected:
-        console.print(Text(f"Rejected: {rejected['answer']}", style="dim"))
-        _show_place(console, rejected)
+        screen.print(Text(visible(f"Rejected: {rejected['answer']}"), style="dim"))
+        _show_place(screen, rejected)
         enough = math.ceil(10 * summary["null_minus_best"]) / 10
-        console.print(
+        screen.print(
             f"  given from score {needed:.2f} up; --threshold {enough} gives this one, --threshold inf always one"
         )
 
 
-def _show_place(console: Console, facts: dict[str, Any]) -> None:
+def _show_place(screen: Console, facts: dict[str, Any]) -> None:
     """The sentence of an answer with the answer marked, where it stands, and its score."""
     start, end = facts["start"] - facts["sentence_start"], facts["end"] - facts["sentence_start"]
-    sentence = Text(f"  {facts['sentence']}", style="dim")
+    sentence = Text(visible(f"  {facts['sentence']}"), style="dim")
     sentence.stylize("bold not dim underline", start + 2, end + 2)
-    console.print(sentence)
+    screen.print(sentence)
     where = "standard input" if facts["file"] == "-" else facts["file"]
-    console.print(f"  {where}:{facts['line']}, characters {facts['start']}–{facts['end']}, score {facts['score']:.2f}")
+    screen.print(f"  {where}:{facts['line']}, characters {facts['start']}–{facts['end']}, score {facts['score']:.2f}")

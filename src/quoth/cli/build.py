@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, figures_table, output
+from quoth.cli.screen import console
 from quoth.cli.train import watch
 from quoth.errors import QuothError
 from quoth.recipes import find_recipe
@@ -46,7 +45,7 @@ def _show(facts: dict[str, Any], run: Path) -> None:
     for name, parameters, *scores in rows:
         shown = ("" if score is None else f"{score:.2f}" for score in scores)
         table.add_row(name, f"{parameters:,}", *shown, f"{facts['seconds'][name] / 60:.1f}")
-    console = Console(highlight=False)
-    console.print(table)
-    console.print("F1 at the best threshold, which the reader keeps")
-    console.print(f"{run / 'model'}, {facts['exported']['int8_bytes'] / 1e6:.1f} MB", markup=False, soft_wrap=True)
+    screen = console()
+    screen.print(table)
+    screen.print("F1 at the best threshold, which the reader keeps")
+    screen.print(f"{run / 'model'}, {facts['exported']['int8_bytes'] / 1e6:.1f} MB", soft_wrap=True)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from quoth.answer import Abstention, Reader, Rule
 from quoth.answer.reader import Progress as Tell
+from quoth.cli.screen import console, print_json, say
 from quoth.data import Dataset, read
 from quoth.errors import QuothError
 
@@ -47,7 +45,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def output(facts: Any, as_json: bool, show: Callable[[], None]) -> None:
     """Print facts as one JSON object, or show them to people."""
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         show()
 
@@ -64,7 +62,7 @@ def read_dataset(path: str) -> Dataset:
     """Read questions, and tell on stderr what was found wrong with them."""
     dataset = read(path)
     for line in dataset.report.lines():
-        print(line, file=sys.stderr)
+        say(line)
     if not dataset.questions:
         raise QuothError(f"{path}: has no questions")
     return dataset
@@ -87,8 +85,8 @@ def check_rule(rule: str) -> Rule:
 @contextmanager
 def progress(what: str) -> Iterator[Tell]:
     """A bar on stderr, for people: nothing is drawn where stderr is not a terminal."""
-    console = Console(stderr=True)
+    screen = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -22,6 +22,7 @@ from quoth.answer import (
 )
 from quoth.answer.abstention import check_storable
 from quoth.cli import common
+from quoth.cli.screen import console
 from quoth.data import Dataset
 from quoth.embedded import is_embedded
 from quoth.errors import QuothError
@@ -116,30 +117,30 @@ def _cost(reader: Reader, windows: Windows, questions: int, seconds: float) -> d
 
 
 def _show(facts: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+    screen = console()
     table = common.figures_table("", "exact", "F1", "questions")
     for name, prefix in (("all", ""), ("with an answer", "HasAns_"), ("without", "NoAns_")):
         if f"{prefix}f1" in facts:
             exact, f1, total = (facts[f"{prefix}{key}"] for key in ("exact", "f1", "total"))
             table.add_row(name, f"{exact:.2f}", f"{f1:.2f}", f"{total:,}")
-    console.print(table)
+    screen.print(table)
     low, high = facts["interval"]["f1"]
-    console.print(f"95 % interval of F1: {low:.2f} to {high:.2f}")
+    screen.print(f"95 % interval of F1: {low:.2f} to {high:.2f}")
     if "best_f1" in facts:
-        _show_thresholds(console, facts)
+        _show_thresholds(screen, facts)
     cost = facts["cost"]
-    console.print(
+    screen.print(
         f"{cost['questions_per_second']:.1f} questions/s, {cost['parameters']:,} parameters, "
         f"{cost['bytes'] / 1e6:.1f} MB; {cost['hardware']['cpu']}"
     )
 
 
-def _show_thresholds(console: Console, facts: dict[str, Any]) -> None:
+def _show_thresholds(screen: Console, facts: dict[str, Any]) -> None:
     used = "never abstains" if facts["threshold"] is None else f"abstains above {facts['threshold']:.3f}"
-    console.print(f"{used}; best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
+    screen.print(f"{used}; best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
     crossed = facts["cross_fitted"]
     if crossed:
         halves = " and ".join(f"{half['f1']:.2f} at {half['threshold']:.3f}" for half in crossed["halves"])
-        console.print(f"each half of the articles at the other's threshold: F1 {crossed['f1']:.2f} ({halves})")
+        screen.print(f"each half of the articles at the other's threshold: F1 {crossed['f1']:.2f} ({halves})")
     if facts["stored"]:
-        console.print("the threshold was fitted on these very questions and is kept in the model folder")
+        screen.print("the threshold was fitted on these very questions and is kept in the model folder")

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from quoth.cli.common import AsJson, output, read_dataset
+from quoth.cli.screen import console
 from quoth.embedded import ONLY_ANSWERS, is_embedded
 from quoth.errors import QuothError
 
@@ -33,16 +33,16 @@ def export(
 
 
 def _show(found: dict[str, Any]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(
+    screen = console(wrap=False)
+    screen.print(
         f"fp32: {found['bytes'] / 1e6:.1f} MB, logits within {found['difference']:.1e} of torch's{_f1(found['f1'])}"
     )
     if found["int8_bytes"]:
-        console.print(
+        screen.print(
             f"int8: {found['int8_bytes'] / 1e6:.1f} MB, logits within {found['int8_difference']:.2g} of torch's, "
             f"of which the largest is {found['largest_logit']:.2g}{_f1(found['int8_f1'])}"
         )
-    console.print(f"written to {found['folder']}", markup=False)
+    screen.print(f"written to {found['folder']}")
 
 
 def _f1(value: float | None) -> str:

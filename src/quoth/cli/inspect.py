@@ -15,6 +15,7 @@ from rich.table import Table
 
 from quoth.answer.abstention import KEY, stored_abstention
 from quoth.cli.common import AsJson, figures_table, output
+from quoth.cli.screen import console
 from quoth.embedded import NAME, is_embedded
 from quoth.encoder import LayerShape, Shape, read_shape
 from quoth.encoder.families import family_of
@@ -175,9 +176,9 @@ def _bytes(stored: int | None, parameters: int) -> dict[str, int | None]:
 
 
 def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> None:
-    console = Console(highlight=False)
+    screen = console(markup=True)
     tied = ", tied: one layer's weights for all" if facts["tied"] else ""
-    console.print(
+    screen.print(
         f"[bold]{escape(model)}[/bold]: {facts['family']}, hidden {facts['hidden']}, embedding {facts['embedding']}, "
         f"vocabulary {facts['vocab']:,}, {facts['positions']} positions, {facts['types']} types{tied}"
     )
@@ -187,64 +188,64 @@ def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> 
         size = layer.attention_parameters(hidden) + layer.ffn_parameters(hidden) + 4 * hidden
         numbers = (layer.heads, layer.key, layer.value, layer.ffn, size, layer.flops(hidden, length))
         table.add_row(name, *(f"{number:,}" for number in numbers))
-    console.print(table)
-    _show_amounts(console, facts)
-    _show_tuning(console, facts)
-    _show_abstention(console, facts)
+    screen.print(table)
+    _show_amounts(screen, facts)
+    _show_tuning(screen, facts)
+    _show_abstention(screen, facts)
     if facts.get("unused"):
-        console.print(f"  not used by Quoth: {', '.join(facts['unused'][:4])}" + (" …" * (len(facts["unused"]) > 4)))
+        screen.print(f"  not used by Quoth: {', '.join(facts['unused'][:4])}" + (" …" * (len(facts["unused"]) > 4)))
 
 
 def _show_ensemble(source: str, facts: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+    screen = console(markup=True)
     how, encoders = facts["ensemble"]["how"], facts["ensemble"]["encoders"]
     many = f"{encoders} encoders" if encoders > 1 else "one encoder"
-    console.print(f"[bold]{escape(source)}[/bold]: an ensemble of {len(facts['members'])} models with {many}, by {how}")
+    screen.print(f"[bold]{escape(source)}[/bold]: an ensemble of {len(facts['members'])} models with {many}, by {how}")
     table = Table("member", "family", "encoder", "head", "parameters alone", "base")
     for member in facts["members"]:
         base, head = member["base"], member["head"] or {}
         shown = f"{base['source']}{'' if base['found'] else ', which is not there'}" if base else ""
         cells = (member["source"], member["family"], str(member["encoder"]), head.get("line") or head.get("kind", ""))
         table.add_row(*map(escape, cells), f"{member['parameters']:,}", escape(shown))
-    console.print(table)
-    _show_amounts(console, facts)
+    screen.print(table)
+    _show_amounts(screen, facts)
 
 
-def _show_amounts(console: Console, facts: dict[str, Any]) -> None:
+def _show_amounts(screen: Console, facts: dict[str, Any]) -> None:
     for part, size in facts["parts"].items():
         if size:
-            console.print(f"  {part:12s} {size:>13,}")
-    console.print(f"  [bold]{'parameters':12s} {facts['parameters']:>13,}[/bold]")
+            screen.print(f"  {part:12s} {size:>13,}")
+    screen.print(f"  [bold]{'parameters':12s} {facts['parameters']:>13,}[/bold]")
     amounts = ", ".join(f"{kind} {size / 1e6:,.1f} MB" for kind, size in facts["bytes"].items() if size)
-    console.print(f"  bytes: {amounts}")
+    screen.print(f"  bytes: {amounts}")
     flops = facts["flops"]
-    console.print(f"  {flops['per_window'] / 1e9:,.2f} GFLOPs a window of {flops['length']} tokens")
+    screen.print(f"  {flops['per_window'] / 1e9:,.2f} GFLOPs a window of {flops['length']} tokens")
 
 
-def _show_tuning(console: Console, facts: dict[str, Any]) -> None:
+def _show_tuning(screen: Console, facts: dict[str, Any]) -> None:
     tuning, base = facts.get("tuning"), facts.get("base")
     if tuning:
         settings = ", ".join(f"{key} {value}" for key, value in tuning.items() if key != "kind")
         shown = f"{tuning.get('kind')} ({settings})" if settings else tuning.get("kind")
-        console.print(f"  tuning: {shown}", markup=False)
+        screen.print(f"  tuning: {shown}", markup=False)
     if base:
         parameters, size = base["delta"]["parameters"], base["delta"]["bytes"]
         found = "" if base["found"] else ", which is not there"
-        console.print(
+        screen.print(
             f"  a delta of {parameters:,} parameters, {size / 1e6:,.1f} MB, on the base {base['source']} "
             f"(sha256 {base['sha256'][:12]}…){found}",
             markup=False,
         )
 
 
-def _show_abstention(console: Console, facts: dict[str, Any]) -> None:
+def _show_abstention(screen: Console, facts: dict[str, Any]) -> None:
     """The threshold that the folder keeps, and what it was fitted on."""
     kept = facts.get(KEY)
     if kept:
         fitted = kept["fitted"]
         told = f", fitted on {fitted['data']}" if "data" in fitted else ""
         told += f": F1 {fitted['f1']:.2f}" if told and "f1" in fitted else ""
-        console.print(f"  abstains where null − best is above {kept['threshold']:.3f}{told}", markup=False)
+        screen.print(f"  abstains where null − best is above {kept['threshold']:.3f}{told}", markup=False)
 
 
 def _runs(layers: tuple[LayerShape, ...]) -> list[tuple[str, LayerShape]]:

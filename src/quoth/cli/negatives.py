@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from quoth.augment import Negative, as_squad, make_negatives
 from quoth.cli.common import AsJson, Data, read_dataset
+from quoth.cli.screen import console, print_json
 from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.files import write_json
@@ -45,20 +44,20 @@ def negatives(
     some = {name: _some(made, name, show, sources) for name in counts}
     if as_json:
         facts: dict[str, Any] = {"questions": len(questions), "made": counts, "file": str(out) if out else None}
-        print(json.dumps(facts | ({"examples": some} if show else {}), indent=2, ensure_ascii=False))
+        print_json(facts | ({"examples": some} if show else {}))
         return
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    screen = console(wrap=False)
     for name, count in counts.items():
-        console.print(f"{name}: {count:,} new questions from {len(questions):,}")
+        screen.print(f"{name}: {count:,} new questions from {len(questions):,}")
         for one in some[name]:
-            console.print(f"\n  {one['question']}")
+            screen.print(f"\n  {one['question']}")
             if one["was"] != one["question"]:
-                console.print(f"  (was: {one['was']})")
-            console.print(f"  {one['passage']}")
+                screen.print(f"  (was: {one['was']})")
+            screen.print(f"  {one['passage']}")
         if show:
-            console.print()
+            screen.print()
     if out is not None:
-        console.print(f"written to {out}")
+        screen.print(f"written to {out}")
 
 
 def _some(made: Sequence[Negative], maker: str, count: int, sources: dict[str, Question]) -> list[dict[str, str]]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from quoth.cli.common import AsJson, Device, Overrides, RunFolder, figures_table, output
+from quoth.cli.screen import console
 from quoth.cli.train import watch
 from quoth.config import set_key
 from quoth.embedded import is_embedded
@@ -102,10 +102,10 @@ def _show(metrics: PruneMetrics, run: Path) -> None:
         scores = (f"{row.quality[key]:.2f}" if key in row.quality else "" for key in keys)
         sizes = (f"{row.parameters:,}", f"{row.non_embedding_parameters:,}", f"{row.cost:.3f}")
         table.add_row(name, *sizes, f"{loss:.4f}", *scores)
-    console = Console(highlight=False)
+    screen = console()
     if metrics.hpo:
-        console.print(_trials(metrics.hpo))
-    console.print(table)
+        screen.print(_trials(metrics.hpo))
+    screen.print(table)
 
 
 def _trials(search: dict[str, Any]) -> Table:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from quoth.cli.common import AsJson, output
+from quoth.cli.screen import console, say
 from quoth.data import read
 from quoth.errors import QuothError
 from quoth.files import read_json
@@ -125,24 +125,24 @@ def _print_tables(result: dict[str, Any]) -> None:
             for key in (prefix + exact, prefix + "f1"):
                 cells += [f"{result[key]:.2f}", _range(result["interval"][key])]
             table.add_row(label, *cells)
-    console = Console(highlight=False, markup=False)
-    console.print(table)
+    screen = console()
+    screen.print(table)
     for name in ("exact", "f1"):
         if f"best_{name}" in result:
             threshold = result[f"best_{name}_thresh"]
-            console.print(f"best {name}: {result[f'best_{name}']:.2f} at threshold {threshold:.6g}")
+            screen.print(f"best {name}: {result[f'best_{name}']:.2f} at threshold {threshold:.6g}")
     if "pr_f1_ap" in result:
         averages = ", ".join(f"{name} {result[f'pr_{name}_ap']:.2f}" for name in ("exact", "f1", "oracle"))
-        console.print(f"average precision: {averages}")
+        screen.print(f"average precision: {averages}")
     if "against" in result:
         other = result["against"]
-        console.print(f"difference from {other['file']} on {other['questions']} questions:")
+        screen.print(f"difference from {other['file']} on {other['questions']} questions:")
         table = Table("", "difference", "95 %", "p")
         for key in (exact, "f1"):
             found = other[key]
             cells = [f"{found['difference']:+.2f}", _range(found["interval"], "+"), f"{found['p_value']:.4f}"]
             table.add_row("F1" if key == "f1" else "exact", *cells)
-        console.print(table)
+        screen.print(table)
 
 
 def _range(interval: list[float], sign: str = "") -> str:
@@ -157,4 +157,4 @@ def _warn_of_missing(path: Path, scored: Scored, squad1: bool) -> None:
 
 
 def _warn(message: str) -> None:
-    print(f"quoth: warning: {message}", file=sys.stderr)
+    say(f"quoth: warning: {message}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, figures_table, output
+from quoth.cli.screen import console, say
 from quoth.errors import QuothError
 from quoth.recipes import find_recipe
 from quoth.score.quality import NAMES
@@ -58,31 +57,31 @@ def watch() -> Iterator[Tell]:
         with _lines() as tell:
             yield tell
     except Interrupted as stopped:
-        print(f"quoth: {stopped}", file=sys.stderr)
+        say(f"quoth: {stopped}")
         raise SystemExit(128 + stopped.signal) from None
 
 
 @contextmanager
 def _lines() -> Iterator[Tell]:
     """A live line on a terminal; elsewhere a plain line every half minute and for each evaluation."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal or os.environ.get("RANK", "0") != "0":  # of several processes one has something to tell
+    screen = console(stderr=True)
+    if not screen.is_terminal or os.environ.get("RANK", "0") != "0":  # of several processes one has something to tell
         last = time.monotonic()
 
         def plain(news: Status | str) -> None:
             nonlocal last
             if isinstance(news, str) or time.monotonic() - last > PAUSE:
                 last = time.monotonic()
-                print(news if isinstance(news, str) else _line(news), file=sys.stderr, flush=True)
+                say(news if isinstance(news, str) else _line(news))
 
         yield plain
         return
-    with Progress(BarColumn(), TextColumn("{task.description}"), console=console, transient=True) as bar:
+    with Progress(BarColumn(), TextColumn("{task.description}"), console=screen, transient=True) as bar:
         task = bar.add_task("getting ready", total=None)
 
         def live(news: Status | str) -> None:
             if isinstance(news, str):
-                console.print(news)
+                screen.print(news)
             else:
                 bar.update(task, completed=news.step, total=news.steps, description=_line(news))
 
@@ -109,10 +108,10 @@ def _show(metrics: TrainMetrics, run: Path) -> None:
     if metrics.inference_seconds is not None:
         table.add_row("inference", f"{metrics.inference_seconds:.1f} s for {metrics.inference_windows:,} windows")
     table.add_row("model", f"{run / 'model'}, {metrics.bytes / 1e6:.1f} MB")
-    console = Console(highlight=False)
-    console.print(table)
+    screen = console()
+    screen.print(table)
     if metrics.frozen:
-        console.print(_heads(metrics.frozen))
+        screen.print(_heads(metrics.frozen))
 
 
 def _heads(stages: dict[str, StageMetrics]) -> Table:

@@ -31,9 +31,10 @@ class TransformersRunner:
         self.device = chosen.place
         try:
             dtype = torch.bfloat16 if chosen.half else torch.float32
-            model: Any = AutoModelForQuestionAnswering.from_pretrained(source, dtype=dtype)
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).splitlines()[0]
+            # False: code in a model folder is never run, and transformers does not ask whether it may be.
+            model: Any = AutoModelForQuestionAnswering.from_pretrained(source, dtype=dtype, trust_remote_code=False)
+        except Exception as error:  # transformers raises a dozen kinds, torch others for a pickle
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise QuothError(f"{source}: transformers cannot load it for question answering ({reason})") from None
         self.model = model.to(self.device).eval()
         self.longest = int(getattr(model.config, "max_position_embeddings", 0) or 512)

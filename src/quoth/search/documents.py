@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quoth.data.source import read_bounded
 from quoth.errors import QuothError
 
 TEXT_FILES = (".txt", ".md", ".rst", ".text")
@@ -123,10 +124,11 @@ def _text(name: str) -> str:
 def _bytes(name: str, label: str) -> bytes:
     try:
         if name != "-":
-            return Path(name).read_bytes()
+            with Path(name).open("rb") as file:
+                return read_bounded(file, label)
         if sys.stdin is None:
             raise QuothError("standard input: is closed")
-        return sys.stdin.buffer.read()
+        return read_bounded(sys.stdin.buffer, label)
     except FileNotFoundError:
         raise QuothError(f"{label}: no such file or folder") from None
     except OSError as error:
