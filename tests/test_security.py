@@ -12,6 +12,8 @@ from quoth import QuothError, Reader
 from quoth.cli.screen import visible
 from quoth.data import read
 from quoth.hub import find_model
+from quoth.runtime.onnx_runner import usable_threads
+from quoth.train import make_recipe
 
 EVIL = "\x1b]0;owned\x07 \x1b[31m red \x9b31m \x7f \ud800"
 
@@ -64,6 +66,7 @@ def test_no_columns(tmp_path):
 
 
 class TestModels:
+    @pytest.mark.slow
     def test_code_in_a_folder_does_not_run_and_nothing_is_asked(self, tmp_path):
         (tmp_path / "evil.py").write_text("open('owned', 'w'); from transformers import PretrainedConfig as Evil")
         (tmp_path / "config.json").write_text(
@@ -159,3 +162,28 @@ def test_probabilities_of_no_answer(cli, tmp_path):
     found = json.loads(gzip.decompress((tmp_path / "n.json.gz").read_bytes()))
     assert all(0 <= value <= 1 for value in found.values())
     assert len(found) == 2
+
+
+class TestAbsurdNumbers:
+    @pytest.mark.parametrize("threads", ["²", "100000", "-1", "x"])
+    def test_threads(self, monkeypatch, threads):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        assert 1 <= usable_threads() <= max(64, os.cpu_count() or 1)
+
+    def test_answers(self, cli, tmp_path):
+        (tmp_path / "a.txt").write_text("Bob did.")
+        done = cli("ask", "Who?", tmp_path / "a.txt", "--top", "999999999")
+        assert done.returncode == 2
+        assert "Invalid value for '--top'" in done.stderr
+
+    def test_epochs(self):
+        with pytest.raises(QuothError, match=r"optimisation.epochs is 1e\+300; it must be at most 10,000"):
+            make_recipe({"model": "m", "data": {"train": "t"}, "optimisation": {"epochs": 1e300}})
+
+    def test_an_ensemble_that_is_its_own_member(self, tmp_path):
+        for name in ("./.", ".", "", "a/.."):
+            (tmp_path / "quoth.json").write_text(
+                json.dumps({"format": 1, "ensemble": {"how": "max", "members": [name]}})
+            )
+            with pytest.raises(QuothError, match="does not lie inside the folder of the ensemble"):
+                find_model(tmp_path)

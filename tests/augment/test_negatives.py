@@ -435,6 +435,7 @@ def test_neither_torch_nor_anything_new_is_imported():
 
 
 @pytest.mark.skipif(not SHARED, reason="QUOTH_SHARED is not set: no real data to read")
+@pytest.mark.slow
 def test_real_data():
     dataset = read(Path(SHARED or ".") / "data/squad/train.json.gz")
     sources = {question.id: question for question in dataset.questions}

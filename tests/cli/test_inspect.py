@@ -110,6 +110,7 @@ def test_what_was_exported_counts_as_what_it_was_made_of(cli, span_model, tmp_pa
     assert after["bytes"]["stored"] == pytest.approx(after["bytes"]["fp32"], rel=0.05)
 
 
+@pytest.mark.slow
 def test_an_exported_ensemble_is_refused(cli, span_model, tmp_path):
     assert cli("ensemble", span_model, span_model, "--out", tmp_path / "two").returncode == 0
     assert cli("export", tmp_path / "two", "--to", tmp_path / "onnx").returncode == 0

@@ -254,6 +254,7 @@ class TestWrongBase:
         description(tuned, base={**description(tuned)["base"], "source": str(tmp_path / "moved")})
         same(expected, load(tuned), packed)
 
+    @pytest.mark.slow
     def test_a_hub_id(self, bases, tmp_path):
         """A base from the hub's cache keeps its id; the hub itself is switched off."""
         repo = tmp_path / "hub/models--someone--tiny-bert"

@@ -261,6 +261,7 @@ class TestHubId:
         shutil.copytree(folder, repo / "snapshots/0123456789abcdef0123456789abcdef01234567")
         return tmp_path / "hub"
 
+    @pytest.mark.slow
     def test_loads_from_the_cache(self, cache, folder):
         result = self.run(cache)
         assert result.stderr == ""

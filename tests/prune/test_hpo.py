@@ -341,6 +341,7 @@ def test_trials_that_fail(material, tmp_path, monkeypatch):
         prune(recipe(material), tmp_path / "other", device="cpu")
 
 
+@pytest.mark.slow
 def test_the_command(material, tmp_path, cli):
     run = ("prune", material.model, "--keep", 0.7, "--data", material.train, "--search", 3, "--out", tmp_path / "run")
     words = ("gates.batch_size=8", "recovery.batch_size=8", "recovery.epochs=0.1", "hpo.steps=[2, 3]", "hpo.epochs=0.1")

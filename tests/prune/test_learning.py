@@ -42,6 +42,7 @@ def test_pruning_finds_exactly_what_is_useless(seed):
     assert apart.abs().max() < 1e-5
 
 
+@pytest.mark.slow
 def test_the_proximal_step_finds_useless_units_too():
     planted = plant(0, layers=1, labels=16)
     feed = make_feed(planted.model, 32, longest=6)

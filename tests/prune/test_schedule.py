@@ -130,6 +130,7 @@ def test_a_killed_run_goes_on(run, at, tmp_path):
         assert_same_weights(tmp_path / "run" / keep / "model", run.folder / keep / "model")
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_a_checkpoint(run, tmp_path, monkeypatch):
     """In the middle of the gates' steps, and the run goes on from there to the same models."""
     advance = Loop.advance

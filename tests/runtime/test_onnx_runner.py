@@ -83,6 +83,7 @@ def test_limits_and_costs_are_those_of_torch(exported, span_model):
     assert onnx_reader.max_query_length == torch_reader.max_query_length
 
 
+@pytest.mark.slow
 def test_validation_questions_of_squad_get_the_same_answers(exported, span_model, tmp_path):
     if "QUOTH_SHARED" not in os.environ:
         pytest.skip("QUOTH_SHARED is not set, the folder with data/squad/validation.json.gz")

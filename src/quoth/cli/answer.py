@@ -26,7 +26,7 @@ def answer(
         Path | None, typer.Option(help="Write the probability of no answer of each question here, for `score`.")
     ] = None,
     threshold: common.Threshold = None,
-    top: Annotated[int, typer.Option(help="Keep this many answers to each question in --nbest.", min=1)] = 20,
+    top: Annotated[int, typer.Option(help="Keep this many answers to each question in --nbest.", min=1, max=1000)] = 20,
     max_answer_tokens: common.AnswerTokens = 30,
     rule: common.RuleName = "devlin",
     device: common.Device = None,

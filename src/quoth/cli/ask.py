@@ -26,7 +26,7 @@ def ask(
         typer.Argument(metavar="[FILE | FOLDER | -]…", help="The texts to search; - is standard input."),
     ] = None,
     model: Model = None,
-    top: Annotated[int, typer.Option(help="Show at most this many answers.", min=1)] = 1,
+    top: Annotated[int, typer.Option(help="Show at most this many answers.", min=1, max=1000)] = 1,
     threshold: Threshold = None,
     read: Annotated[
         int,

@@ -137,8 +137,8 @@ def group_by_length(lengths: np.ndarray, budget: int) -> list[np.ndarray]:
 def usable_threads() -> int:
     """OMP_NUM_THREADS if it is set, else how many cores this process may use."""
     said = os.environ.get("OMP_NUM_THREADS", "")
-    if said.isdigit() and int(said) > 0:
-        return int(said)
+    if said.isascii() and said.isdigit() and int(said[:4]) > 0:
+        return min(int(said[:4]), 64)  # more than a machine has would only cost memory
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -133,6 +133,7 @@ class Checkpoints:
 
 def check_optimiser(where: str, s: OptimiserSettings) -> None:
     """Refuse values that no optimiser can work with."""
+    check_value(s.epochs <= 10_000, f"{where}.epochs", s.epochs, "at most 10,000")
     check_value(s.learning_rate > 0, f"{where}.learning_rate", s.learning_rate, "above 0")
     both = s.batch_tokens is not None and s.batch_size is not None
     check_value(not both, f"{where}.batch_tokens", s.batch_tokens, "given, or batch_size: not both")
