@@ -258,7 +258,7 @@ sizes = st.floats(0, 1e9, allow_nan=False)
 @st.composite
 def recipes(draw):
     """Any recipe that can be made."""
-    epochs = draw(st.floats(1e-6, 1e6))
+    epochs = draw(st.floats(1e-6, 1e4))
     schedule = draw(st.sampled_from(["linear", "constant", "cosine"]))
     moments = st.lists(st.floats(0, 1, exclude_min=True).map(lambda part: part * epochs).filter(bool), max_size=3)
     settings = st.dictionaries(
@@ -278,7 +278,7 @@ def recipes(draw):
         lines | st.fixed_dictionaries({"head": lines}, optional=own),
         max_size=3,
     )
-    own_epochs = draw(st.floats(1e-6, 1e6))
+    own_epochs = draw(st.floats(1e-6, 1e4))
     return {
         "model": draw(words),
         "seed": draw(st.integers(0, 2**70)),
