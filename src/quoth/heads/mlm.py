@@ -46,6 +46,7 @@ class MlmHead(nn.Module):
         "nsp.weight": (FREE, HIDDEN),
     }
     reads: tuple[int, ...] = (-1,)
+    reads_words = True  # the table of the words, which can then not be factorised
 
     def __init__(
         self,

@@ -137,7 +137,7 @@ def factorise(model: Model, size: int) -> Model:
         raise QuothError("the embeddings of this model are factorised already")
     if not 2 <= size <= shape.hidden:
         raise QuothError(f"embeddings of {shape.hidden} cannot be factorised to {size}; choose 2 to {shape.hidden}")
-    if model.head is not None and model.head.task not in ("span", "class"):
+    if getattr(model.head, "reads_words", False):
         raise QuothError(f"a head for {model.head.task} uses the table of the words, which cannot be factorised")
     check(model, [])
     weights = dict(model.state_dict())
