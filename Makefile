@@ -1,12 +1,12 @@
 # make demo    set up plain quoth, without torch, and see it answer
 # make test    set up for developing and run the quick tests
+# make test-plain  the quick tests that need no torch, with PYTHON= on any version
 # make test-slow   the rest: kills, long references, kernels in an interpreter, builds
 # make check   lint, types, import direction
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .venv-demo
 PLAIN ?= .venv-plain
-# A worker a core, so a thread a worker.
 PIP := $(VENV)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt
 CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Quoth needs Python 3.11 or newer; set PYTHON=…")'
 
@@ -16,6 +16,7 @@ demo: $(DEMO)/.ready
 	$(DEMO)/bin/quoth ask "Who made a copy of the watch?" examples/longitude.txt
 	$(DEMO)/bin/python examples/demo.py
 
+# One worker for each core, one thread for each worker.
 test: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n auto --dist loadfile -m "not slow"
 

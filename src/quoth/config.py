@@ -115,9 +115,6 @@ def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
     return value
 
 
-Override = Callable[[dict[str, Any], str], None]
-
-
 def _convert_union(kinds: Sequence[Any], value: Any, where: str, key: str) -> Any:
     """The first alternative that takes the value; the error is that of the first one."""
     if value is None and NoneType in kinds:
@@ -132,8 +129,14 @@ def _convert_union(kinds: Sequence[Any], value: Any, where: str, key: str) -> An
     raise errors[0]
 
 
-def read_table(path: str | Path, words: Sequence[str] = (), override: Override | None = None) -> dict[str, Any]:
-    """The table of a TOML file, changed by words such as `optimisation.learning_rate=1e-4`."""
+Override = Callable[[dict[str, Any], str], None]
+
+
+def read_table(path: str | Path, overrides: Sequence[str] = (), override: Override | None = None) -> dict[str, Any]:
+    """The table of a TOML file, changed by overrides such as `optimisation.learning_rate=1e-4`.
+
+    override: how one of them changes the table, by default `set_key`
+    """
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -142,25 +145,25 @@ def read_table(path: str | Path, words: Sequence[str] = (), override: Override |
         raise QuothError(f"{path}: cannot be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise QuothError(f"{path}: not valid TOML ({error})") from None
-    for word in words:
-        (override or set_key)(table, word)
+    for one in overrides:
+        (override or set_key)(table, one)
     return table
 
 
-def set_key(table: dict[str, Any], word: str) -> None:
-    """Change one key of a table of tables, by a word key=value."""
-    key, equals, text = word.partition("=")
+def set_key(table: dict[str, Any], override: str) -> None:
+    """Change one key of a table of tables; the override is written key=value."""
+    key, equals, text = override.partition("=")
     if not equals:
-        raise QuothError(f"{word!r}: an override is written key=value, such as optimisation.learning_rate=1e-4")
+        raise QuothError(f"{override!r}: an override is written key=value, such as optimisation.learning_rate=1e-4")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text  # a word that needs no quotes: a path, a hub id
+        value = text  # a text that needs no quotes: a path, a hub id
     *path, last = key.split(".")
     for name in path:
         inner = table.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise QuothError(f"{word!r}: {name} is not a table")
+            raise QuothError(f"{override!r}: {name} is not a table")
         table = inner
     table[last] = value
 

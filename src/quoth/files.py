@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -75,6 +76,12 @@ def read_json(path: str | Path) -> Any:
         raise QuothError(f"{path}: not valid JSON (nested too deeply)") from None
     except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
         raise QuothError(f"{path}: not valid JSON ({error})") from None
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file, read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def make_parent(path: Path) -> None:

@@ -262,7 +262,7 @@ class TestHoldOut:
 
     def test_too_little(self, material, tmp_path):
         made = recipe(SimpleNamespace(model=material.model, train=make_questions(tmp_path / "one.json", 1, passages=1)))
-        with pytest.raises(QuothError, match="too little to hold a part out"):
+        with pytest.raises(QuothError, match=r"one\.json: too little to hold a part out"):
             prune(made, tmp_path / "run", device="cpu")
 
 

@@ -49,16 +49,16 @@ def prune(
     """
     try:
         from quoth.prune.recipe import read_prune_recipe  # needs torch, which is optional
-        from quoth.prune.schedule import prune as run_recipe
+        from quoth.prune.schedule import prune as run_recipe  # likewise
     except ModuleNotFoundError as error:
         raise QuothError(f"pruning needs {error.name}: pip install 'quoth[train]'") from None
-    words = [*(overrides or []), *([] if search is None else [f"hpo.trials={search}"])]
+    changes = [*(overrides or []), *([] if search is None else [f"hpo.trials={search}"])]
     if model.endswith(".toml") or (model in recipe_names() and not is_embedded(model)):
         if keep or by or data or evaluate:
             raise QuothError(f"{model}: a recipe names target and data itself; write target.keep=0.5 and so on")
-        made = read_prune_recipe(find_recipe(model), words)
+        made = read_prune_recipe(find_recipe(model), changes)
     else:
-        made = _simple(model, words, keep or [], by, data or [], evaluate)
+        made = _simple(model, changes, keep or [], by, data or [], evaluate)
     run = out or Path("runs") / Path(model).stem
     with watch() as tell:
         metrics = run_recipe(made, run, device=device, tell=tell)
@@ -66,7 +66,7 @@ def prune(
 
 
 def _simple(
-    model: str, words: list[str], keep: list[float], by: str | None, data: list[str], evaluate: str | None
+    model: str, overrides: list[str], keep: list[float], by: str | None, data: list[str], evaluate: str | None
 ) -> PruneRecipe:
     """The recipe of the simple case: windows and task are those of the model."""
     from quoth.prune.recipe import make_prune_recipe  # needs torch, which is optional
@@ -87,8 +87,8 @@ def _simple(
     }
     if kind == "mlm":
         table["data"] |= {"task": "pretrain", "held_out": 0.0 if evaluate else 0.05}
-    for word in words:
-        set_key(table, word)
+    for one in overrides:
+        set_key(table, one)
     return make_prune_recipe(table, "quoth prune")
 
 

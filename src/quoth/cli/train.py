@@ -36,8 +36,8 @@ def train(
 ) -> None:
     """Train a reader by a recipe. Interrupted at any moment, the same command goes on where it stopped."""
     try:
-        from quoth.train import read_recipe
-        from quoth.train import train as run_recipe
+        from quoth.train import read_recipe  # needs torch, which is optional
+        from quoth.train import train as run_recipe  # likewise
     except ModuleNotFoundError as error:
         raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'") from None
     made = read_recipe(find_recipe(recipe), overrides or [])

@@ -134,7 +134,7 @@ class Attention(nn.Module):
 
     def _flash(self, x: Tensor, plan: Plan, scale: float, p: float) -> Tensor:
         """Flash attention on queries, keys and values from one matrix product. (T, h) → (T, a, v up to 8)."""
-        from quoth.encoder.kernels.flash import flash_attention
+        from quoth.encoder.kernels.flash import flash_attention  # Triton is optional
 
         heads, key, value = self.shape.heads, up_to_8(self.shape.key), up_to_8(self.shape.value)
         linears = ((self.query, self.shape.key), (self.key, self.shape.key), (self.value, self.shape.value))

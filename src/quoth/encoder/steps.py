@@ -28,7 +28,7 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
     product = F.linear(x, F.pad(linear.weight, (0, 0, 0, extra)) if extra else linear.weight)
     bias = F.pad(linear.bias, (0, extra)) if extra else linear.bias
     if _half_on_cuda(product) and activation != "relu":
-        from quoth.encoder.kernels.gelu import bias_gelu
+        from quoth.encoder.kernels.gelu import bias_gelu  # Triton is optional
 
         return bias_gelu(product, bias, activation == "gelu_tanh")
     return activate(product + bias, activation)
@@ -106,7 +106,7 @@ def _linear_dropout(linear: nn.Linear, x: Tensor, p: float) -> Tensor:
     if p > 0 and fusable(linear):
         product = F.linear(x, linear.weight)
         if _half_on_cuda(product):
-            from quoth.encoder.kernels.dropout import bias_dropout
+            from quoth.encoder.kernels.dropout import bias_dropout  # Triton is optional
 
             return bias_dropout(product, linear.bias, p)
         return F.dropout(product + linear.bias, p)
@@ -116,7 +116,7 @@ def _linear_dropout(linear: nn.Linear, x: Tensor, p: float) -> Tensor:
 def _add_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
     """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) → (T, h)."""
     if _half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype and type(norm) is nn.LayerNorm:
-        from quoth.encoder.kernels.add_norm import add_norm
+        from quoth.encoder.kernels.add_norm import add_norm  # Triton is optional
 
         bias = torch.zeros_like(norm.bias) if bias is None else bias
         return add_norm(x, bias, residual, norm.weight, norm.bias, norm.eps, p)

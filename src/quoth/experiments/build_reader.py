@@ -71,9 +71,9 @@ class BuildRecipe:
             raise QuothError("recipe: data.evaluate is missing; the threshold for no answer is fitted on it")
 
 
-def read_build_recipe(path: str | Path, words: Sequence[str] = ()) -> BuildRecipe:
+def read_build_recipe(path: str | Path, overrides: Sequence[str] = ()) -> BuildRecipe:
     """Read a recipe, with overrides such as `teacher.optimisation.learning_rate=1e-4`."""
-    return make_build_recipe(read_table(path, words), str(path))
+    return make_build_recipe(read_table(path, overrides), str(path))
 
 
 def make_build_recipe(table: Mapping[str, Any], where: str = "recipe") -> BuildRecipe:

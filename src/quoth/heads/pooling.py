@@ -38,7 +38,7 @@ class Pool(nn.Module):
             return x.mean(0)
         weights = self._weights(x.device)
         if fused:
-            from quoth.heads.kernels.weighted_sum import weighted_sum
+            from quoth.heads.kernels.weighted_sum import weighted_sum  # Triton is optional
 
             return weighted_sum(x, weights)
         # A product a token: no (layers, T, f) is made on the way, and w's gradient is summed in many places at once.

@@ -73,7 +73,7 @@ class Compressed:
 
     def linear(self, weight: Tensor) -> Tensor:
         """A dense layer to two logits, in one pass over the products. weight: (2, features) → (T, 2)."""
-        from quoth.heads.kernels.gelu_linear import gelu_linear
+        from quoth.heads.kernels.gelu_linear import gelu_linear  # Triton is optional
 
         products = self.products if self.products.ndim == 3 else self.products.unsqueeze(0)
         return gelu_linear(products, self.bias, weight.unflatten(1, (len(products), -1)))

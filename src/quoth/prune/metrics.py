@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from quoth.train.metrics import ABSENT, to_json
+from quoth.train.metrics import ABSENT, table_of
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ class PruneMetrics:
 
     def to_json(self) -> dict[str, Any]:
         """What metrics.json holds."""
-        return {name: to_json(value) for name, value in vars(self).items() if value or name in ("model", "targets")}
+        return table_of(self)

@@ -157,9 +157,9 @@ class PruneRecipe:
         return dump_toml(asdict(self))
 
 
-def read_prune_recipe(path: str | Path, words: Sequence[str] = ()) -> PruneRecipe:
+def read_prune_recipe(path: str | Path, overrides: Sequence[str] = ()) -> PruneRecipe:
     """Read a recipe, with overrides such as `target.keep=0.5`."""
-    return make_prune_recipe(read_table(path, words), str(path))
+    return make_prune_recipe(read_table(path, overrides), str(path))
 
 
 def make_prune_recipe(table: Mapping[str, Any], where: str = "recipe") -> PruneRecipe:

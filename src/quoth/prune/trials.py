@@ -38,7 +38,10 @@ def search_gates(bench: Workbench, run: Path, source: str | Path, trial: RunTria
     source: the unpruned model, with its heads; trial: prunes, and gives its metrics
     """
     recipe, search, why = bench.recipe, bench.recipe.hpo, ""
-    held = bench.task.hold_out(PART, MOST, recipe.seed)
+    try:
+        held = bench.task.hold_out(PART, MOST, recipe.seed)
+    except QuothError as error:
+        raise QuothError(f"{', '.join(recipe.data.train)}: {error}") from None
     quality = held.evaluate(bench.unpruned, bench.device).quality
     by, unpruned = held.main_score(quality)
     about = {"by": by, "windows": quality["windows"], "unpruned": unpruned}

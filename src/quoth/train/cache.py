@@ -23,7 +23,7 @@ from torch import Tensor
 
 from quoth.encoder import Device
 from quoth.errors import QuothError
-from quoth.files import read_json, write_json
+from quoth.files import read_json, sha256_of, write_json
 from quoth.folders import atomic_folder
 from quoth.model import Model
 from quoth.windows import Packed, Windows, by_length
@@ -31,7 +31,6 @@ from quoth.windows import Packed, Windows, by_length
 PLACE, STATES, ABOUT = "cache", "states.bin", "cache.json"
 TRAINING, EVALUATION = 0, 1  # parts of the rows
 GB = 10**9
-BLOCK = 1 << 22  # bytes read at a time to be hashed
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def _wrong(folder: Path, identity: dict[str, Any]) -> str | None:
         changed = [key for key, value in identity.items() if about[key] != value]
         if changed:
             return f"the {changed[0]} has changed since it was written"
-        return None if _sha256(folder / STATES) == about["sha256"] else f"{STATES} is damaged"
+        return None if sha256_of(folder / STATES) == about["sha256"] else f"{STATES} is damaged"
     except (QuothError, OSError, KeyError, TypeError):
         return "is damaged"
 
@@ -179,11 +178,3 @@ def _rows(windows: Windows) -> np.ndarray:
     rows = np.empty(len(windows), np.int64)
     rows[np.argsort(-windows.lengths.astype(np.int64), kind="stable")] = np.arange(len(windows))
     return rows
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

@@ -110,7 +110,7 @@ class TrainMetrics:
 
     def to_json(self) -> dict[str, Any]:
         """What metrics.json holds."""
-        return _table(self)
+        return table_of(self)
 
 
 def train_metrics(
@@ -161,7 +161,7 @@ def to_json(value: Any) -> Any:
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value):
-        return _table(value)
+        return table_of(value)
     if isinstance(value, Mapping):
         return {key: to_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -169,7 +169,8 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def _table(value: Any) -> dict[str, Any]:
+def table_of(value: Any) -> dict[str, Any]:
+    """The fields of metrics as plain values."""
     found = {f.name: (getattr(value, f.name), f.metadata) for f in fields(value)}
     return {name: to_json(inner) for name, (inner, metadata) in found.items() if inner or not metadata}
 

@@ -101,9 +101,9 @@ class Recipe:
         return dump_toml(asdict(self))
 
 
-def read_recipe(path: str | Path, words: Sequence[str] = ()) -> Recipe:
-    """Read a recipe, with words like `optimisation.learning_rate=1e-4`, which override it."""
-    return make_recipe(read_table(path, words, override), str(path))
+def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, with overrides such as `optimisation.learning_rate=1e-4`."""
+    return make_recipe(read_table(path, overrides, override), str(path))
 
 
 def make_recipe(table: Mapping[str, Any], where: str = "recipe") -> Recipe:

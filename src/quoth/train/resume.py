@@ -7,7 +7,6 @@ RUN/checkpoints/step-00000120/hashes.json         the sha256 of both
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -19,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from quoth.errors import QuothError
-from quoth.files import read_json, write_json
+from quoth.files import read_json, sha256_of, write_json
 from quoth.folders import atomic_folder
 from quoth.train.log import Tell
 from quoth.train.loop import Loop
@@ -41,7 +40,7 @@ def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
         with atomic_folder(folder) as part:
             save_tensors(tensors | {"loss_sum": loop.loss_sum}, part / "state.safetensors")
             write_json(part / "state.json", {**state, "loss_steps": loop.loss_steps})
-            write_json(part / HASHES, {name: _sha256(part / name) for name in STATE})
+            write_json(part / HASHES, {name: sha256_of(part / name) for name in STATE})
             for path in (*part.iterdir(), part):
                 _to_disk(path)
     except OSError as error:
@@ -125,14 +124,9 @@ def _intact(folder: Path) -> bool:
     """Whether all files of a checkpoint have the hashes that were kept with them."""
     try:
         kept = read_json(folder / HASHES)
-        return bool(kept == {name: _sha256(folder / name) for name in STATE})
+        return bool(kept == {name: sha256_of(folder / name) for name in STATE})
     except (QuothError, OSError):
         return False
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _load(path: Path, loop: Loop) -> dict[str, Tensor]:
