@@ -17,7 +17,7 @@ from quoth.tasks.examples import Examples
 from quoth.tasks.span import SpanTask
 from quoth.train.fine_tuning import FineTuning
 from quoth.train.loop import Loop
-from quoth.train.settings import Optimisation
+from quoth.train.settings import Compile, Optimisation
 from quoth.windows.columns import Windows
 from quoth.windows.packed import Packed, pack
 
@@ -96,9 +96,11 @@ def span_task(count: int) -> SpanTask:
     return SpanTask(Examples(Windows(*made), labels), [], cast(Any, None))
 
 
-def training_loop(model: Model, task: SpanTask, batch_size: int, accelerator: Accelerator) -> Loop:
+def training_loop(
+    model: Model, task: SpanTask, batch_size: int, accelerator: Accelerator, compiled: Compile = "graphs"
+) -> Loop:
     """The loop of `quoth.train` over the windows of a task."""
-    settings = Optimisation(epochs=1000, batch_size=batch_size, learning_rate=1e-5)
+    settings = Optimisation(epochs=1000, batch_size=batch_size, learning_rate=1e-5, compile=compiled)
     feed = task.feed(task.examples, accelerator.device, 0)
     objective = FineTuning(model, task, feed, settings, 0, accelerator)
     return Loop(objective, feed.lengths, settings, 0, accelerator)

@@ -96,9 +96,12 @@ def quoth_contenders(
 
 
 def transformers_contenders(
-    shape: Shape, options: argparse.Namespace, batch: int, precision: str
+    shape: Shape, options: argparse.Namespace, batch: int, precision: str, attention: str = "sdpa"
 ) -> dict[str, Contender]:
-    """Training and inference of transformers' BertForQuestionAnswering, every window padded to 384."""
+    """Training and inference of transformers' BertForQuestionAnswering, every window padded to 384.
+
+    attention: the implementation; "sdpa" is its default
+    """
     from transformers import BertConfig, BertForQuestionAnswering  # optional, and slow to import
 
     device = options.device
@@ -109,6 +112,7 @@ def transformers_contenders(
         num_hidden_layers=len(shape.layers),
         num_attention_heads=layer.heads,
         intermediate_size=layer.ffn,
+        attn_implementation=attention,
     )
     model: Any = BertForQuestionAnswering(config).to(device)
     if precision == "bf16":

@@ -39,7 +39,7 @@ adam_beta2 = 0.99
 adam_epsilon = 1e-6
 dropout = 0.2
 precision = "bf16"
-compile = true
+compile = "off"
 
 [frozen]
 at = [0, 0.3, 1.5]
@@ -55,6 +55,7 @@ max_grad_norm = 0
 adam_beta1 = 0.85
 adam_beta2 = 0.98
 adam_epsilon = 1e-7
+compile = "off"
 
 [frozen.heads]
 lp = "pool(learned) > linear"

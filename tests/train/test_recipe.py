@@ -50,7 +50,7 @@ class TestReading:
                 "adam_epsilon": 1e-6,
                 "dropout": 0.2,
                 "precision": "bf16",
-                "compile": True,
+                "compile": "off",
             },
             "frozen": {
                 "at": (0.0, 0.3, 1.5),
@@ -78,6 +78,7 @@ class TestReading:
                 "adam_beta1": 0.85,
                 "adam_beta2": 0.98,
                 "adam_epsilon": 1e-7,
+                "compile": "off",
             },
             "evaluation": {"at": (0.1, 0.2, 1.0), "snapshots": (1.5,), "max_answer_tokens": 20},
             "checkpoints": {"seconds": 60.0},
@@ -114,7 +115,7 @@ class TestReading:
             "adam_epsilon": 1e-8,
             "dropout": None,
             "precision": "auto",
-            "compile": False,
+            "compile": "graphs",
         }
         assert made["frozen"] == {
             "at": (),
@@ -133,6 +134,7 @@ class TestReading:
             "adam_beta1": 0.9,
             "adam_beta2": 0.999,
             "adam_epsilon": 1e-8,
+            "compile": "graphs",
         }
         assert made["evaluation"] == {"at": (), "snapshots": (), "max_answer_tokens": 30}
         assert made["checkpoints"] == {"seconds": 300.0}
@@ -144,7 +146,7 @@ class TestReading:
             "data.train=../data/train.json.gz",
             "data.evaluate=",
             "optimisation.learning_rate=1e-4",
-            "optimisation.compile=false",
+            "optimisation.compile=graphs",
             "optimisation.schedule=cosine",
             "evaluation.at=[0.5, 1]",
             "evaluation.snapshots=1",
@@ -162,7 +164,7 @@ class TestReading:
         assert made.data.evaluate == ""
         assert made.data.step == 100  # what no word names stays
         assert made.optimisation.learning_rate == 1e-4
-        assert made.optimisation.compile is False
+        assert made.optimisation.compile == "graphs"
         assert made.evaluation.at == (0.5, 1.0)
         assert made.evaluation.snapshots == (1.0,)
         assert made.tuning == {"kind": "freeze", "size": 64}
@@ -308,7 +310,7 @@ def recipes(draw):
             "adam_epsilon": draw(sizes),
             **draw(st.fixed_dictionaries({}, optional={"dropout": parts})),
             "precision": draw(st.sampled_from(["auto", "fp32", "bf16"])),
-            "compile": draw(st.booleans()),
+            "compile": draw(st.sampled_from(["graphs", "off"])),
         },
         "frozen": {
             "at": [0.0, *draw(moments)],

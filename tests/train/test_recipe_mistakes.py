@@ -141,7 +141,7 @@ class TestMistakes:
             ("optimisation", "adam_epsilon", -1.0, "optimisation.adam_epsilon is -1.0; it must be not negative"),
             ("optimisation", "dropout", 1.0, "optimisation.dropout is 1.0; it must be at least 0, below 1"),
             ("optimisation", "precision", "fp16", "'fp16'; one of auto, fp32, bf16 is wanted"),
-            ("optimisation", "compile", 1, "optimisation.compile is 1; true or false is wanted"),
+            ("optimisation", "compile", 1, "optimisation.compile is 1; one of graphs, off is wanted"),
             ("", "head", 3, "head is 3; it must be a line or a table of a head"),
             (
                 "data",

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from quoth.encoder.shape import LayerShape
 from quoth.encoder.steps import have_kernels, up_to_8
+from quoth.errors import QuothError
 from quoth.windows import Packed
 
 SLACK = 0.1  # windows share a bucket if the shortest lacks at most this part of the longest
@@ -66,11 +67,14 @@ def make_plan(packed: Packed[Tensor], dtype: torch.dtype, head_size: int) -> Pla
 
 def _bucket_plan(packed: Packed[Tensor], starts: Tensor) -> Plan:
     device = starts.device
-    first = np.concatenate([[0], np.cumsum(packed.lengths)])
-    groups = buckets_by_length(packed.lengths)
+    if packed.size is not None and device.type != "cpu":
+        raise QuothError("a batch of a given size needs flash attention: CUDA, half precision, heads of at most 128")
+    of_windows = starts.diff().tolist() if packed.size else packed.lengths
+    first = np.concatenate([[0], np.cumsum(of_windows)])
+    groups = buckets_by_length(of_windows)
     buckets, places = [], []
     for group in groups:
-        lengths = np.asarray([packed.lengths[window] for window in group])
+        lengths = np.asarray([of_windows[window] for window in group])
         steps = np.arange(lengths[0])
         real = steps < lengths[:, None]
         index = first[list(group)][:, None] + np.where(real, steps, 0)

@@ -124,7 +124,10 @@ class Encoder(nn.Module):
         """Refuse windows that the tables cannot embed, before any work is done.
 
         Ids are looked at where that is free, on the host; ids already on a GPU are not, since asking would stall it.
+        Of a batch that was brought to a size the host knows no lengths: its data were checked before.
         """
+        if packed.size is not None:
+            return
         if not packed.lengths:
             raise QuothError("the batch has no windows")
         if min(packed.lengths) < 1:

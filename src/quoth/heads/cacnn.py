@@ -220,12 +220,14 @@ def _multiply_by_window(x: Tensor, vectors: Tensor, packed: Packed[Tensor], wind
     rows a window, however much the lengths differ.
     """
     size = min(TILE, packed.longest)
-    count = sum(-(-length // size) for length in packed.lengths)
+    # a batch of a given size: the most tiles that windows of so many tokens can have
+    count = packed.tokens // size + packed.windows if packed.size else sum(-(-n // size) for n in packed.lengths)
     tiles = (packed.starts.diff() + size - 1) // size  # (n,), of each window
     first = tiles.cumsum(0) - tiles
     place = first[window] * size + packed.positions  # (T,), of each token in the rectangle
     rectangle = x.new_zeros(count * size, x.shape[1]).index_copy(0, place, x)
-    owner = torch.arange(len(tiles), device=tiles.device).repeat_interleave(tiles, output_size=count)
+    owner = torch.searchsorted(tiles.cumsum(0), torch.arange(count, device=tiles.device), right=True)
+    owner = owner.clamp(max=len(tiles) - 1)  # of tiles that no window needs
     mine = vectors[owner]  # not index_select, whose gradient is summed in no fixed order on a GPU
     products = torch.bmm(rectangle.unflatten(0, (count, size)), mine.transpose(1, 2))
     return products.flatten(0, 1).index_select(0, place)

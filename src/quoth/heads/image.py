@@ -55,7 +55,7 @@ def make_image(x: Tensor, packed: Packed[Tensor] | None) -> Image:
     if packed is None:
         return Image(_channels_last(x), None, None)
     place = torch.arange(packed.tokens, device=x.device) + GAP * packed.window_of_token()
-    rows = packed.tokens + GAP * (len(packed.lengths) - 1)
+    rows = packed.tokens + GAP * (packed.windows - 1)
     rows = -(-rows // ROWS) * ROWS if x.is_cuda else rows
     tokens_at = torch.zeros(rows, 1, dtype=torch.bool, device=x.device).index_fill(0, place, True)
     pixels = x.new_zeros(x.shape[0], rows, x.shape[2]).index_copy(1, place, x)

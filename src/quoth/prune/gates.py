@@ -26,7 +26,7 @@ from quoth.model import Model
 from quoth.prune.dimensions import along, axes, check, read_kinds, sizes
 from quoth.prune.norm import KeptNorm
 
-Statistics = Literal["kept", "full"]
+Statistics = Literal["kept", "masked", "full"]
 
 
 class Gates(nn.Module):
@@ -102,13 +102,14 @@ def gated(model: Model, gates: Gates | Alpha, statistics: Statistics = "kept") -
         loss(start, end).backward()         # reaches gates.alpha, and the weights if they learn
 
     Where α_h has zeros, LayerNorms take their mean and variance over the other units only, so that the result is that
-    of the cut model; statistics="full" leaves them over all units, to see what that alone does (`norm_shift`).
+    of the cut model; statistics="full" leaves them over all units, to see what that alone does (`norm_shift`), and
+    "masked" does as "kept" without asking the device whether there are zeros, which the capture of a graph forbids.
     """
     if model.encoder.checkpointing and torch.is_grad_enabled():
         raise QuothError("gates do not go with checkpointing, which computes again when the gates are gone")
     swapped = [(_split(model, name), value) for name, value in gated_weights(model, gates).items()]
-    kept = kept_by(gates).get("h")
-    norms = _norms(model) if statistics == "kept" and kept is not None and not bool(kept.all()) else []
+    kept = kept_by(gates).get("h") if statistics != "full" else None
+    norms = _norms(model) if kept is not None and (statistics == "masked" or not bool(kept.all())) else []
     before = [(owner, name, owner._parameters[name]) for (owner, name), _ in swapped]
     try:
         for (owner, name), value in swapped:

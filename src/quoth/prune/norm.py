@@ -9,7 +9,7 @@ so a model with zeroed units is not yet the cut one. With mean and variance over
 
 from __future__ import annotations
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
 
@@ -21,12 +21,14 @@ class KeptNorm(nn.LayerNorm):
         self.normalized_shape, self.eps = norm.normalized_shape, norm.eps
         self.elementwise_affine = norm.elementwise_affine
         self._parameters["weight"], self._parameters["bias"] = norm.weight, norm.bias
-        self.index = kept.nonzero().squeeze(1)
+        self.kept = kept  # (h,) booleans: a mask, since to ask for the numbers of its units would wait for the device
         self.train(norm.training)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (T, h) → (T, h)."""
-        index = self.index
-        weight, bias = self.weight.index_select(0, index), self.bias.index_select(0, index)
-        y = F.layer_norm(x.index_select(1, index), (len(index),), weight, bias, self.eps)
-        return y.new_zeros(x.shape).index_copy(1, index, y)
+        wide = torch.where(self.kept, x.float() if x.element_size() == 2 else x, 0)
+        count = self.kept.sum()
+        centred = torch.where(self.kept, wide - wide.sum(1, keepdim=True) / count, 0)
+        scale = ((centred**2).sum(1, keepdim=True) / count + self.eps).rsqrt()
+        y: Tensor = centred * scale * self.weight + torch.where(self.kept, self.bias, 0)
+        return y.to(x.dtype)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ PenaltyName = Literal["l1", "l0", "proximal"]
 class L1(nn.Module):
     """γ Σ β·|α|."""
 
+    gives_zeros: ClassVar[bool] = False  # α that are 0 to the last bit, and so units that are gone while it is trained
+
     def __init__(self, shape: Shape, kinds: str | Iterable[str], gamma: float, beta: Mapping[str, float]) -> None:
         super().__init__()
         self._gates = Gates(shape, kinds)
@@ -47,7 +49,7 @@ class L1(nn.Module):
         """The penalty."""
         return torch.stack([self._price[name] * value.abs().sum() for name, value in self._gates.alpha.items()]).sum()
 
-    def settle(self, learning_rate: float) -> None:
+    def settle(self, learning_rate: float | Tensor) -> None:
         """Nothing."""
 
     def gates(self) -> Gates:
@@ -62,12 +64,14 @@ class L1(nn.Module):
 class Proximal(L1):
     """A soft threshold of γ·β·learning_rate after each step, in place of a term in the loss."""
 
+    gives_zeros: ClassVar[bool] = True
+
     def loss(self) -> Tensor:
         """Nothing."""
         return next(self.parameters()).new_zeros(())
 
     @torch.no_grad()
-    def settle(self, learning_rate: float) -> None:
+    def settle(self, learning_rate: float | Tensor) -> None:
         """Bring every α nearer to 0, and to 0 if it is near."""
         for name, value in self._gates.alpha.items():
             value.copy_(value.sign() * (value.abs() - self._price[name] * learning_rate).clamp(min=0))
@@ -75,6 +79,8 @@ class Proximal(L1):
 
 class L0(nn.Module):
     """Hard concrete gates, and γ Σ β·P(α ≠ 0)."""
+
+    gives_zeros: ClassVar[bool] = True
 
     def __init__(self, shape: Shape, kinds: str | Iterable[str], gamma: float, beta: Mapping[str, float]) -> None:
         super().__init__()
@@ -99,7 +105,7 @@ class L0(nn.Module):
         parts = [self._price[name] * torch.sigmoid(value - shift).sum() for name, value in self.log_a.items()]
         return torch.stack(parts).sum()
 
-    def settle(self, learning_rate: float) -> None:
+    def settle(self, learning_rate: float | Tensor) -> None:
         """Nothing."""
 
     @torch.no_grad()

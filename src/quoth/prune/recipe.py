@@ -13,7 +13,7 @@ from quoth.prune.hpo import Search
 from quoth.prune.penalty import PenaltyName
 from quoth.tasks import Data, task_of
 from quoth.train.distillation import DistillationLoss
-from quoth.train.settings import Checkpoints, Optimisation, Schedule, check_dropout, check_optimiser
+from quoth.train.settings import Checkpoints, Compile, Optimisation, Schedule, check_dropout, check_optimiser
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class GateSettings:
     batch_tokens: int | None = None
     batch_size: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    compile: Compile = "graphs"
     task_weight: float = 0.0
     logits_weight: float = 1.0
     states_weight: float = 0.0
@@ -89,6 +90,7 @@ class GateSettings:
             batch_tokens=self.batch_tokens,
             batch_size=self.batch_size,
             precision=self.precision,
+            compile=self.compile,
             warmup_ratio=0.0,
             weight_decay=0.0,
             max_grad_norm=0.0,

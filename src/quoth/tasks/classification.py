@@ -27,6 +27,7 @@ from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
 from quoth.windows import Packed, Tokenizer, Windows, by_length, make_windows
+from quoth.windows.packed import NOTHING
 from quoth.windows.sentences import make_pairs
 
 MAIN = ("acc", "mcc", "pearson", "f1")  # the first that the task has is its main score
@@ -69,14 +70,14 @@ class Classification(Task):
     def loss(self, output: Tensor, packed: Packed[Tensor], labels: Tensor) -> Tensor:
         """The sum over windows of the cross-entropy; with one logit, of the squared error. output: (n, classes)."""
         if output.shape[1] == 1:
-            return F.mse_loss(output[:, 0].float(), labels.float(), reduction="sum")
+            return torch.where(labels == NOTHING, 0, (output[:, 0].float() - labels.float()) ** 2).sum()
         return F.cross_entropy(output.float(), labels, reduction="sum")
 
     def distillation_loss(self, student: Tensor, teacher: Tensor, packed: Packed[Tensor], temperature: float) -> Tensor:
         """Over the classes; with one logit, the squared error."""
         if student.shape[1] == 1:
-            return F.mse_loss(student.float(), teacher.float(), reduction="sum")
-        return kl_rows(student, teacher, temperature).sum()
+            return packed.real((student.float() - teacher.float()) ** 2).sum()  # type: ignore[no-any-return]
+        return packed.real(kl_rows(student, teacher, temperature)).sum()  # type: ignore[no-any-return]
 
     def evaluate(self, model: Model, device: Device) -> Evaluated:
         """Classify and score."""

@@ -1,7 +1,7 @@
 """`Examples`: windows with labels; and `Feed`: batches of them, made on the device.
 
-The tokens of all windows lie flat on the device, and a batch is gathered there: what the host sends is the numbers of
-the windows, a few hundred bytes a step.
+The tokens of all windows lie flat on the device, and a batch is gathered there: what the host sends (`Request`) is the
+numbers of the windows, a few hundred bytes a step.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from quoth.errors import QuothError
 from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
 from quoth.windows import Packed, Windows
+from quoth.windows.packed import NOTHING, Size
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,34 @@ class Examples:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class Request:
+    """What the host sends to the device for a batch: whole numbers, from which the device makes the batch.
+
+    numbers: (k,) int64, an array of numpy or, once sent, a tensor; lengths: of the windows, none where `size` is given
+    size: what the batch is brought to, if it is; masked: how many tokens of it are masked, if any are
+    """
+
+    numbers: Any
+    lengths: tuple[int, ...]
+    size: Size | None = None
+    masked: int = 0
+
+    def to(self, device: torch.device) -> Request:
+        """The same on a device."""
+        return replace(self, numbers=torch.from_numpy(self.numbers).to(device, non_blocking=True))
+
+
 class Batches(Protocol):
     """What a training loop reads its batches from: `Feed`, or `MaskedFeed` of pre-training."""
 
     lengths: np.ndarray
+
+    def request(self, indices: np.ndarray, step: int, size: Size | None = None) -> Request:
+        """What the device must know of the windows `indices` as they are at this step."""
+
+    def gather(self, request: Request) -> tuple[Packed[Any], Tensor]:
+        """A request that lies on the device as one packed batch, and its labels. Nothing waits for the device."""
 
     def batch(self, indices: np.ndarray, step: int) -> tuple[Packed[Any], Tensor]:
         """The windows `indices` as one packed batch on the device, as they are at this step, and their labels."""
@@ -77,6 +102,7 @@ class Feed:
     def __init__(self, examples: Examples, device: torch.device) -> None:
         windows = examples.windows
         self.lengths = windows.lengths
+        self._longest = int(windows.lengths.max(initial=1))
         self._starts = windows.starts[:-1]
         self._ids = torch.from_numpy(windows.ids).to(device)
         self._types = torch.from_numpy(windows.types).to(device)
@@ -84,20 +110,55 @@ class Feed:
         self._labels = torch.from_numpy(labels).to(device)
         self._device = device
 
-    def batch(self, indices: np.ndarray, step: int = 0) -> tuple[Packed[Tensor], Tensor]:
-        """The windows `indices` as one packed batch of T tokens, and their labels (n, 2) or (n,)."""
+    def request(self, indices: np.ndarray, step: int = 0, size: Size | None = None) -> Request:
+        """Of each window its number, where its tokens lie in the data and in the batch, and its length.
+
+        With a size, the real windows are followed by inert ones: all but the last have one token, number −1; and the
+        last of all numbers is the count of the real windows.
+        """
         lengths = self.lengths[indices]
-        starts = np.append(0, np.cumsum(lengths))
-        total = int(starts[-1])
-        columns = np.stack([indices, self._starts[indices], starts[:-1], lengths])
-        index, source, start, length = torch.from_numpy(columns).to(self._device, non_blocking=True)
+        if size is not None:
+            inert = np.ones(size.windows - len(indices), np.int64)
+            inert[-1] = size.tokens - int(lengths.sum()) - len(inert) + 1
+            lengths = np.append(lengths, inert)
+        starts = np.append(0, np.cumsum(lengths[:-1]))
+        columns = np.zeros((4, len(lengths)), np.int64)
+        columns[0] = -1
+        columns[:2, : len(indices)] = indices, self._starts[indices]
+        columns[2:] = starts, lengths
+        if size is None:
+            return Request(columns.ravel(), tuple(lengths.tolist()))
+        return Request(np.append(columns.ravel(), len(indices)), (), size)
+
+    def gather(self, request: Request) -> tuple[Packed[Tensor], Tensor]:
+        """The windows of a request as one packed batch of T tokens, and their labels (n, 2) or (n,)."""
+        size, numbers = request.size, request.numbers
+        windows = size.windows if size else len(request.lengths)
+        total = size.tokens if size else sum(request.lengths)
+        index, source, start, length = numbers[: 4 * windows].view(4, windows)
         window = torch.repeat_interleave(length, output_size=total)
         place = torch.arange(total, device=self._device)
         positions = place - start[window]
+        count = None
+        if size:  # so that also tokens of inert windows have a place in the table of positions
+            positions, count = positions.clamp(max=self._longest - 1), numbers[4 * windows]
         flat = positions + source[window]
         ends = torch.cat([start, start.new_full((1,), total)]).to(torch.int32)
-        batch = Packed(self._ids[flat], positions.to(torch.int32), self._types[flat], ends, tuple(lengths.tolist()))
-        return batch, self._labels[index]
+        batch = Packed(
+            self._ids[flat], positions.to(torch.int32), self._types[flat], ends, request.lengths, size=size, count=count
+        )
+        return batch, self._labels_of(index, size is not None)
+
+    def _labels_of(self, index: Tensor, inert: bool) -> Tensor:
+        """The labels of windows; `NOTHING` for inert ones."""
+        if not inert:
+            return self._labels[index]
+        labels = self._labels[index.clamp(min=0)]
+        return torch.where((index < 0).view(-1, *(1,) * (labels.ndim - 1)), NOTHING, labels)
+
+    def batch(self, indices: np.ndarray, step: int = 0) -> tuple[Packed[Tensor], Tensor]:
+        """The windows `indices` as one packed batch of T tokens, and their labels (n, 2) or (n,)."""
+        return self.gather(self.request(indices, step).to(self._device))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ step, nor on the device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quoth.errors import QuothError
-from quoth.tasks.examples import Examples, Feed
+from quoth.tasks.examples import Examples, Feed, Request
 from quoth.windows import Tokenizer, Windows
-from quoth.windows.packed import NOTHING, Masked
+from quoth.windows.packed import NOTHING, Masked, Size
 
 SHARE = 0.15
 MASK, RANDOM = 0.8, 0.1
@@ -62,7 +62,6 @@ class MaskedFeed:
         self.seed = seed
         self._feed = Feed(examples, device)
         self._words = words
-        self._starts = windows.starts[:-1]
         number, size, after = _number_words(windows, words.special)
         self._limits = _limits(size, windows)
         if not self._limits.any():
@@ -70,29 +69,39 @@ class MaskedFeed:
         self.weight = len(windows) / float(self._limits.sum())
         self._number, self._size, self._after = (torch.from_numpy(x).to(device) for x in (number, size, after))
 
-    def batch(self, indices: np.ndarray, step: int) -> tuple[Masked[Tensor], Tensor]:
-        """The windows `indices` as they are masked at a step, T tokens in one batch, and their classes (n,)."""
-        packed, labels = self._feed.batch(indices)
-        columns = torch.from_numpy(np.stack([self._starts[indices], self._limits[indices]]))
-        begin, limit = columns.to(self.device, non_blocking=True)
+    def request(self, indices: np.ndarray, step: int, size: Size | None = None) -> Request:
+        """That of `Feed`, then the most tokens to mask in each window, then six keys of the step's random numbers."""
+        request = self._feed.request(indices, step, size)
+        limits = np.zeros(size.windows if size else len(indices), np.int64)
+        limits[: len(indices)] = self._limits[indices]
+        keys = np.random.SeedSequence([self.seed, step, 0x4D4C4D]).generate_state(6).astype(np.int64)
+        return replace(request, numbers=np.concatenate([request.numbers, limits, keys]), masked=int(limits.sum()))
+
+    def gather(self, request: Request) -> tuple[Masked[Tensor], Tensor]:
+        """The windows of a request as they are masked at its step, T tokens in one batch, and their classes (n,)."""
+        packed, labels = self._feed.gather(request)
+        windows = packed.windows
+        begin = request.numbers[windows : 2 * windows]
+        limit, keys = request.numbers[-windows - 6 : -6], request.numbers[-6:]
         starts = packed.starts.long()
         window = packed.window_of_token()
         token = begin[window] + packed.positions  # its number in all of the data
-        keys = np.random.SeedSequence([self.seed, step, 0x4D4C4D]).generate_state(6).tolist()
         order = _hash(self._number[token].long(), keys[0], keys[1])
         size, after = self._size[token].long(), self._after[token].long()
         chosen = choose_words(order, size, after, starts, window, limit)
         # As many places as there may be masked tokens, which the host knows: first those, then some that do not count.
-        places = torch.argsort((~chosen).to(torch.uint8), stable=True)[: int(self._limits[indices].sum())]
+        most = int(SHARE * packed.tokens) + windows if request.size else request.masked
+        places = torch.argsort((~chosen).to(torch.uint8), stable=True)[:most]
         targets = torch.where(chosen[places], packed.ids[places].long(), NOTHING)
         draw, word = _hash(token, keys[2], keys[3]), _hash(token, keys[4], keys[5]) % self._words.size
         ids = torch.where(chosen & (draw < int(MASK * RANGE)), self._words.mask, packed.ids)
         wrong = chosen & (draw >= int(MASK * RANGE)) & (draw < int((MASK + RANDOM) * RANGE))
         ids = torch.where(wrong, word.to(ids.dtype), ids)
-        masked = Masked(
-            ids, packed.positions, packed.types, packed.starts, packed.lengths, places, targets, self.weight
-        )
-        return masked, labels
+        return Masked(**vars(replace(packed, ids=ids)), places=places, targets=targets, weight=self.weight), labels
+
+    def batch(self, indices: np.ndarray, step: int) -> tuple[Masked[Tensor], Tensor]:
+        """The windows `indices` as they are masked at a step, T tokens in one batch, and their classes (n,)."""
+        return self.gather(self.request(indices, step).to(self.device))
 
 
 def choose_words(order: Tensor, size: Tensor, after: Tensor, starts: Tensor, window: Tensor, limit: Tensor) -> Tensor:
@@ -138,8 +147,8 @@ def _limits(size: np.ndarray, windows: Windows) -> np.ndarray:
     return np.where(may > 0, np.maximum(1, np.round(SHARE * may)), 0).astype(np.int64)
 
 
-def _hash(x: Tensor, first: int, second: int) -> Tensor:
-    """Random numbers from 0 to 2³² − 1 that are a function of whole numbers below 2³² and of two keys."""
+def _hash(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Random numbers from 0 to 2³² − 1 that are a function of whole numbers below 2³² and of two keys, () each."""
     return _mix(_mix((x ^ first) & (RANGE - 1)) ^ second)
 
 

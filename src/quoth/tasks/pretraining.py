@@ -101,11 +101,11 @@ class Pretraining(Task):
 
     def distillation_loss(self, student: Output, teacher: Output, packed: Any, temperature: float) -> Tensor:
         """Over the words for each masked token, weighted as in the loss, and over NSP's two classes."""
-        real = packed.targets != NOTHING
-        loss: Tensor = packed.weight * kl_rows(student[0], teacher[0], temperature)[real].sum()
+        words = kl_rows(student[0], teacher[0], temperature)
+        loss: Tensor = packed.weight * torch.where(packed.targets != NOTHING, words, 0).sum()
         if student[1] is None or teacher[1] is None:
             return loss
-        return loss + kl_rows(student[1], teacher[1], temperature).sum()
+        return loss + packed.real(kl_rows(student[1], teacher[1], temperature)).sum()  # type: ignore[no-any-return]
 
     def evaluate(self, model: Model, device: Device) -> Evaluated:
         """mlm_loss, nsp_loss: mean cross-entropies over masked tokens and over windows; loss: their sum.

@@ -74,7 +74,8 @@ class SpanTask(Task):
     def distillation_loss(self, student: Span, teacher: Span, packed: Packed[Tensor], temperature: float) -> Tensor:
         """The mean of start and end, over the tokens of each window."""
         ours, theirs = (_log_probabilities(logits, packed, temperature) for logits in (student, teacher))
-        return temperature**2 * (theirs.exp() * (theirs - ours)).sum() / 2
+        terms, real = theirs.exp() * (theirs - ours), packed.real_tokens()
+        return temperature**2 * (terms if real is None else torch.where(real, terms, 0)).sum() / 2
 
     def evaluate(self, model: Model, device: Device) -> Evaluated:
         """Answer and score; `seconds` is from windows to logits."""
@@ -132,7 +133,7 @@ def span_loss(start: Tensor, end: Tensor, packed: Packed[Tensor], labels: Tensor
         from quoth.tasks import span_kernel  # Triton is optional
 
         return span_kernel.span_loss(start, end, packed.starts, labels, packed.longest)
-    table = start.new_full((2, len(packed.lengths), packed.longest), float("-inf"), dtype=torch.float32)
+    table = start.new_full((2, packed.windows, packed.longest), float("-inf"), dtype=torch.float32)
     table[:, packed.window_of_token(), packed.positions.long()] = torch.stack([start, end]).float()
     return F.cross_entropy(table.flatten(0, 1), labels.T.flatten(), reduction="sum") / 2
 
@@ -141,6 +142,6 @@ def _log_probabilities(logits: Span, packed: Packed[Tensor], temperature: float)
     """Start and end as log-probabilities over the tokens of each window. (T,) twice → (2, T)."""
     both = torch.stack(tuple(logits)).float() / temperature
     window, place = packed.window_of_token(), packed.positions.long()
-    table = both.new_full((2, len(packed.lengths), packed.longest), float("-inf"))
+    table = both.new_full((2, packed.windows, packed.longest), float("-inf"))
     table[:, window, place] = both
     return table.log_softmax(-1)[:, window, place]

@@ -2,6 +2,8 @@
 
     loss = Σ (log Σᵢ exp xᵢ − x_answer) / 2, over windows, start and end        ∂xᵢ = (softmax(x)ᵢ − [i = answer]) / 2
 
+An answer below 0 is that of an inert window, whose loss and gradients are 0.
+
 The same in plain torch is `span_loss` of `quoth.tasks.span`: a dozen small kernels each way, which for a small
 head are most of its step.
 """
@@ -31,8 +33,9 @@ def _both(start, end, starts, answers, losses, grads, tokens, start_step, end_st
     total = tl.sum(powers, 0)
     answer = tl.load(answers + window * 2 + which)
     right = tl.sum(tl.where(place == answer, x, 0.0), 0)
-    tl.store(losses + window * 2 + which, 0.5 * (tl.log(total) + top - right))
-    grad = 0.5 * (powers / total - tl.where(place == answer, 1.0, 0.0))
+    counts = tl.where(answer >= 0, 0.5, 0.0)
+    tl.store(losses + window * 2 + which, counts * (tl.log(total) + top - right))
+    grad = counts * (powers / total - tl.where(place == answer, 1.0, 0.0))
     tl.store(grads + which * tokens + first + place, grad, inside)
 
 

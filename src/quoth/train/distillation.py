@@ -111,14 +111,24 @@ class Distillation:
         if w.logits_weight:
             loss = loss + w.logits_weight * self.task.distillation_loss(output, wanted, packed, w.temperature)
         if w.states_weight:
-            loss = loss + w.states_weight * len(packed.lengths) * self._states_loss(states, theirs, gate)
+            loss = loss + w.states_weight * packed.divisor * self._states_loss(states, theirs, gate, packed)
         return loss
 
-    def _states_loss(self, states: tuple[Tensor, ...], theirs: tuple[Tensor, ...], gate: Tensor | None) -> Tensor:
+    def _states_loss(
+        self, states: tuple[Tensor, ...], theirs: tuple[Tensor, ...], gate: Tensor | None, packed: Packed[Any]
+    ) -> Tensor:
         """The mean squared difference of states; of l layers, state i goes with the teacher's round(i·L/l)."""
         places = [round(i * (len(theirs) - 1) / (len(states) - 1)) for i in range(len(states))]
-        parts = [F.mse_loss(state.float(), self._view.of(theirs[p], gate)) for state, p in zip(states, places)]
-        return torch.stack(parts).mean()
+        wanted = [self._view.of(theirs[p], gate) for p in places]
+        real = packed.real_tokens()
+        return torch.stack([_mean_square(state.float(), one, real) for state, one in zip(states, wanted)]).mean()
+
+
+def _mean_square(x: Tensor, y: Tensor, real: Tensor | None) -> Tensor:
+    """The mean of (x − y)², (T, h) each, over the tokens that are `real`, (T,); None: over all."""
+    if real is None:
+        return F.mse_loss(x, y)
+    return torch.where(real[:, None], (x - y) ** 2, 0).sum() / (real.sum() * x.shape[1])
 
 
 def _run(model: Model, packed: Packed[Any], with_states: bool) -> tuple[Any, tuple[Tensor, ...]]:

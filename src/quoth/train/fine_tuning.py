@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor
@@ -18,11 +18,13 @@ from quoth.encoder.attention import Attention
 from quoth.encoder.encoder import Embeddings, Layer
 from quoth.model import Model
 from quoth.tasks import Task
-from quoth.tasks.examples import Batches
+from quoth.tasks.examples import Batches, Request
 from quoth.tasks.seeds import seed_of
+from quoth.train.graphs import why_not
 from quoth.train.loop import Group
 from quoth.train.settings import Optimisation
 from quoth.windows import Packed
+from quoth.windows.packed import Size
 
 Loss = Callable[[Packed[Any], Tensor], Tensor]
 """The loss of a batch and its labels, summed over windows."""
@@ -50,30 +52,39 @@ class FineTuning:
         self.parts = settings.gradient_accumulation_steps
         trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self.groups = (Group("loss", trained, settings),)
-        if settings.compile and self.device.is_cuda:
-            for layer in model.encoder.layers:
-                layer.compile(dynamic=True)
         accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=_has_idle(model))
         self._prepared = accelerator.prepare_model(model)
         self._loss = loss or self._task_loss
 
-    def backward(self, indices: np.ndarray, step: int) -> Tensor:
+    def why_no_graphs(self) -> str | None:
+        """As that of the model."""
+        return why_not(self.model, self.device)
+
+    def requests(self, indices: np.ndarray, step: int, size: Size | None) -> list[Request]:
+        """One for each part of the step."""
+        mine = indices[self.accelerator.process_index :: self.accelerator.num_processes]
+        return [self.feed.request(mine[part :: self.parts], step, size) for part in range(self.parts)]
+
+    def seeds(self, step: int) -> list[int | None]:
+        """Of dropout, in each part."""
+        return [seed_of(self.seed, step, part, self.accelerator.process_index) for part in range(self.parts)]
+
+    def stages(self, requests: Sequence[Request], windows: int) -> list[Callable[[], Tensor]]:
         """The gradients of a step, in as many parts as the settings want."""
-        processes, rank = self.accelerator.num_processes, self.accelerator.process_index
-        mine = indices[rank::processes]
+        processes = self.accelerator.num_processes
         self.model.train()
-        total = torch.zeros(1, dtype=torch.float64, device=self.device.place)
-        for part in range(self.parts):
-            torch.manual_seed(seed_of(self.seed, step, part, rank))
+
+        def backward(part: int) -> Tensor:
             last = part == self.parts - 1
             with nullcontext() if last else self.accelerator.no_sync(self._prepared):
-                packed, labels = self.feed.batch(mine[part :: self.parts], step)
-                loss = self._loss(packed, labels) / len(indices)
+                packed, labels = self.feed.gather(requests[part])
+                loss = self._loss(packed, labels) / (windows if packed.count is None else packed.count)
                 self.accelerator.backward(loss * processes)  # DDP takes the mean over processes; we want the sum
-            total += loss.detach()
-        return total
+            return loss.detach()
 
-    def after_step(self, learning_rate: float) -> None:
+        return [partial(backward, part) for part in range(self.parts)]
+
+    def after_step(self, learning_rate: float | Tensor) -> None:
         """Nothing."""
 
     def _task_loss(self, packed: Packed[Any], labels: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ optimiser, schedule and dropout, so what it becomes does not depend on which oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -22,12 +23,14 @@ from quoth.heads import build_head
 from quoth.heads.step import stack
 from quoth.model import Model
 from quoth.tasks import Task
-from quoth.tasks.examples import Batches
+from quoth.tasks.examples import Batches, Request
 from quoth.tasks.seeds import seed_of
 from quoth.train.cache import TRAINING, Cache
+from quoth.train.graphs import why_not
 from quoth.train.loop import Group
 from quoth.train.settings import Frozen
 from quoth.windows import Packed
+from quoth.windows.packed import Size
 
 
 def make_heads(frozen: Frozen, shape: Shape, seed: int) -> dict[str, Any]:
@@ -100,38 +103,63 @@ class FrozenHeads:
             for name, (_, settings) in frozen.each().items()
         ]
         self.shared = Shared(self.model, list(self.heads.values()))
-        self._draws = [any(getattr(part, "dropout", 0.0) for part in head.modules()) for head in self.heads.values()]
+        draws = [any(getattr(part, "dropout", 0.0) for part in head.modules()) for head in self.heads.values()]
+        self._drawing = [number for number, drawn in enumerate(draws) if drawn]
+        self._others = [number for number, drawn in enumerate(draws) if not drawn]
         self.cache: Cache | None = None  # a stage may put one here, and the encoder is not run
 
-    def backward(self, indices: np.ndarray, step: int) -> Tensor:
-        """One pass of the encoder; the gradients of every head."""
-        processes, rank = self.accelerator.num_processes, self.accelerator.process_index
-        packed, labels, states = self._batch(indices[rank::processes], step)
-        losses = []
-        for number, (name, head) in enumerate(self.heads.items()):
-            if self._draws[number]:  # a head with dropout needs a seed for every step
-                torch.manual_seed(seed_of(self.seed, step, rank, crc32(name.encode())))
-            if not head.training:  # after an evaluation
-                head.train()
+    def why_no_graphs(self) -> str | None:
+        """As that of the model; cached states come from the host."""
+        return "they do not go with cache_gb" if self.frozen.cache_gb else why_not(self.model, self.device)
+
+    def requests(self, indices: np.ndarray, step: int, size: Size | None) -> list[Request]:
+        """One; with a cache, the states of its windows are read now."""
+        mine = indices[self.accelerator.process_index :: self.accelerator.num_processes]
+        if self.cache is not None:
+            self._cached = self.cache.batch(TRAINING, mine, self.shared.layers)
+        return [self.feed.request(mine, step, size)]
+
+    def seeds(self, step: int) -> list[int | None]:
+        """A head with dropout is a stage of its own, whose seed depends on its name and not on the other heads."""
+        rank, names = self.accelerator.process_index, list(self.heads)
+        own = [seed_of(self.seed, step, rank, crc32(names[number].encode())) for number in self._drawing]
+        return [None, *own]
+
+    def stages(self, requests: Sequence[Request], windows: int) -> list[Callable[[], Tensor]]:
+        """One pass of the encoder and the gradients of all heads without dropout; then each of the others."""
+        made: list[Any] = []
+
+        def first() -> Tensor:
+            made[:] = self._batch(requests[0])
+            return self._backward(self._others, made, windows)
+
+        return [first, *(partial(self._backward, [number], made, windows) for number in self._drawing)]
+
+    def _backward(self, numbers: Sequence[int], made: Sequence[Any], windows: int) -> Tensor:
+        """The gradients of these heads."""
+        packed, labels, states = made
+        heads, losses = list(self.heads.values()), torch.zeros(len(self.heads), device=labels.device)
+        for number in numbers:
+            if not heads[number].training:  # after an evaluation
+                heads[number].train()
             with self.device.autocast():
                 output = self.shared.logits(number, states, packed)
-            loss = self.task.loss(output, packed, labels) / len(indices)
+            loss = self.task.loss(output, packed, labels) / (windows if packed.count is None else packed.count)
             loss.backward()  # of one head at a time: what it kept is freed before the next
-            losses.append(loss.detach())
-        if processes > 1:
-            for group in self.groups:
-                for value in group.parameters.values():
-                    value.grad = None if value.grad is None else self.accelerator.reduce(value.grad, "sum")
-        return torch.stack(losses)
+            losses[number] = loss.detach()
+        if self.accelerator.num_processes > 1:
+            for value in (value for number in numbers for value in self.groups[number].parameters.values()):
+                value.grad = None if value.grad is None else self.accelerator.reduce(value.grad, "sum")
+        return losses
 
-    def after_step(self, learning_rate: float) -> None:
+    def after_step(self, learning_rate: float | Tensor) -> None:
         """Nothing."""
 
-    def _batch(self, indices: np.ndarray, step: int) -> tuple[Packed[Any], Tensor, Tensor]:
-        """A batch of these windows, their labels, and their states: from one pass of the encoder, or cached."""
-        packed, labels = self.feed.batch(indices, step)
+    def _batch(self, request: Request) -> tuple[Packed[Any], Tensor, Tensor]:
+        """A batch, its labels, and its states: from one pass of the encoder, or cached."""
+        packed, labels = self.feed.gather(request)
         if self.cache is not None:
-            first, states = self.cache.batch(TRAINING, indices, self.shared.layers)
+            first, states = self._cached
             return first, labels, states
         with self.device.autocast():
             return packed, labels, self.shared.states(packed)

@@ -7,25 +7,41 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from quoth.train.settings import OptimiserSettings
 
 
-def make_optimiser(parameters: Iterable[nn.Parameter], settings: OptimiserSettings) -> torch.optim.AdamW:
-    """Fused AdamW; norms and biases, all the vectors, do not decay."""
+def make_optimiser(
+    parameters: Iterable[nn.Parameter], settings: OptimiserSettings, *, on_device: bool = False
+) -> torch.optim.AdamW:
+    """Fused AdamW; norms and biases, all the vectors, do not decay.
+
+    on_device: the learning rate is a tensor there, so that a step can be captured as a CUDA graph
+    """
     trained = [value for value in parameters if value.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [value for value in trained if value.ndim > 1], "weight_decay": settings.weight_decay},
         {"params": [value for value in trained if value.ndim <= 1], "weight_decay": 0.0},
     ]
+    rate: Any = torch.tensor(settings.learning_rate, device=trained[0].device) if on_device else settings.learning_rate
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
-        lr=settings.learning_rate,
+        lr=rate,
         betas=(settings.adam_beta1, settings.adam_beta2),
         eps=settings.adam_epsilon,
         fused=True,
+        capturable=on_device,
     )
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
+    """The learning rate of the next step."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(value)
+        else:
+            group["lr"] = value
 
 
 def learning_rate_at(step: int, steps: int, settings: OptimiserSettings) -> float:

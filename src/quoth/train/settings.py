@@ -9,6 +9,7 @@ from typing import Any, Literal
 from quoth.config import check_value, fill
 
 Schedule = Literal["linear", "constant", "cosine"]
+Compile = Literal["graphs", "off"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Optimisation:
     or follows half a cosine to 0, begun anew `restarts` times
     weight_decay: not on norms and biases; max_grad_norm: the largest norm of all gradients, 0 for no limit
     dropout: of the encoder, by default the model's own; precision: "auto" is bf16 where the GPU has it, else fp32
-    compile: each layer through torch.compile, on CUDA
+    compile: "graphs" captures whole steps as CUDA graphs where that is possible; "off" launches kernel by kernel
     """
 
     epochs: float = 3.0
@@ -40,7 +41,7 @@ class Optimisation:
     adam_epsilon: float = 1e-8
     dropout: float | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    compile: bool = False
+    compile: Compile = "graphs"
 
     @property
     def named_precision(self) -> str | None:
@@ -74,6 +75,7 @@ class Frozen:
     adam_beta1: float = 0.9
     adam_beta2: float = 0.999
     adam_epsilon: float = 1e-8
+    compile: Compile = "graphs"
 
     @property
     def gradient_accumulation_steps(self) -> int:

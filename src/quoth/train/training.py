@@ -50,6 +50,7 @@ class Training:
     snapshots: tuple[float, ...] = ()
     seconds: float = 0.0
     evaluations: list[EvaluationPoint] = field(default_factory=list)
+    _told: bool = False
 
     def go(self, *, tensorboard: bool = False, tell: Tell | None = None) -> None:
         """Run the loop to its end, from the last checkpoint if there is one."""
@@ -71,6 +72,7 @@ class Training:
         self._written = time.monotonic()
         while loop.step < loop.steps:
             loop.advance()
+            self._tell_fallback()
             if loop.step % EVERY == 0 or loop.step == loop.steps:
                 self._log_losses()
             if loop.step in at and self.evaluate:
@@ -80,6 +82,12 @@ class Training:
                     self._snapshot(self.folder / "snapshots" / f"epoch-{epoch:g}")
             self._write_if_due()
         self._pause_clock()
+
+    def _tell_fallback(self) -> None:
+        """Say once why steps are not captured as CUDA graphs."""
+        if self.loop.why_no_graphs and not self._told and self._log:
+            self._told = True
+            self._log.say(f"steps are launched kernel by kernel, not as CUDA graphs: {self.loop.why_no_graphs}")
 
     def _log_losses(self) -> None:
         loop = self.loop

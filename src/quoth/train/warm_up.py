@@ -6,7 +6,7 @@ their first gradients would harm the encoder (or its gates); so they are trained
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,11 @@ from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.model import Model
 from quoth.tasks import Task
-from quoth.tasks.examples import Batches
+from quoth.tasks.examples import Batches, Request
+from quoth.train.graphs import why_not
 from quoth.train.loop import Group, Loop
 from quoth.train.settings import Optimisation
+from quoth.windows.packed import Size
 
 SETTINGS = Optimisation(learning_rate=1e-3, schedule="constant", warmup_ratio=0.0)
 
@@ -54,18 +56,34 @@ class HeadsAlone:
         trained = {name: value for name, value in model.named_parameters() if name in names}
         self.groups = (Group("loss", trained, settings),)
 
-    def backward(self, indices: np.ndarray, step: int) -> Tensor:
-        """The gradients of a step."""
-        packed, labels = self.feed.batch(indices, step)
-        with self.device.autocast():
-            with torch.no_grad():
-                states = self.model.encoder(packed, self.model.head.reads)
-            output = self.model.read(self.model.head, states, packed)
-        loss = self.task.loss(output, packed, labels) / len(indices)
-        loss.backward()
-        return loss.detach()
+    def why_no_graphs(self) -> str | None:
+        """As that of the model."""
+        return why_not(self.model, self.device)
 
-    def after_step(self, learning_rate: float) -> None:
+    def requests(self, indices: np.ndarray, step: int, size: Size | None) -> list[Request]:
+        """One."""
+        return [self.feed.request(indices, step, size)]
+
+    def seeds(self, step: int) -> list[int | None]:
+        """Nothing is drawn."""
+        return [None]
+
+    def stages(self, requests: Sequence[Request], windows: int) -> list[Callable[[], Tensor]]:
+        """One: the gradients of a step."""
+
+        def backward() -> Tensor:
+            packed, labels = self.feed.gather(requests[0])
+            with self.device.autocast():
+                with torch.no_grad():
+                    states = self.model.encoder(packed, self.model.head.reads)
+                output = self.model.read(self.model.head, states, packed)
+            loss: Tensor = self.task.loss(output, packed, labels) / packed.divisor
+            loss.backward()
+            return loss.detach()
+
+        return [backward]
+
+    def after_step(self, learning_rate: float | Tensor) -> None:
         """Nothing."""
 
 

@@ -1,9 +1,13 @@
-"""`Packed`: windows laid end to end, so that no position of a batch is padding; `Masked`: with tokens to be guessed."""
+"""`Packed`: windows laid end to end, so that no position of a batch is padding; `Masked`: with tokens to be guessed.
+
+A CUDA graph computes batches of one size alone. So a batch may be brought to a `Size`: after its real windows come
+inert ones, of a few tokens, which count in no loss. How many windows are real is then known on the device alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,13 +19,23 @@ NOTHING = -100  # the target of a place that does not count, as torch's cross-en
 
 
 @dataclass(frozen=True)
+class Size:
+    """What a batch is brought to: all its tokens and windows, inert ones too, and the most tokens of a window."""
+
+    tokens: int
+    windows: int
+    longest: int
+
+
+@dataclass(frozen=True)
 class Packed(Generic[Array]):
     """A batch of windows, concatenated. `Array` is numpy's on the host and torch's on a device.
 
     Shapes, for n windows of T tokens together:
     - ids, positions, types: (T,) integers; positions count from 0 in each window
     - starts: (n + 1,) int32, cumulative lengths: window i is [starts[i], starts[i + 1])
-    - lengths: n plain integers on the host, so that reading them does not wait for the device
+    - lengths: n plain integers on the host, so that reading them does not wait for the device; none with a `size`
+    - size: what the batch was brought to, if it was; count: then how many of its windows are real, () on the device
     """
 
     ids: Array
@@ -29,20 +43,53 @@ class Packed(Generic[Array]):
     types: Array
     starts: Array
     lengths: tuple[int, ...]
+    size: Size | None = field(default=None, kw_only=True)
+    count: Array | None = field(default=None, kw_only=True)
+
+    @property
+    def windows(self) -> int:
+        """How many windows the batch has."""
+        return self.size.windows if self.size else len(self.lengths)
 
     @property
     def longest(self) -> int:
-        """The length of the longest window."""
-        return max(self.lengths, default=0)
+        """The length of the longest window, or of the longest that the size allows."""
+        return self.size.longest if self.size else max(self.lengths, default=0)
 
     @property
     def tokens(self) -> int:
         """How many tokens the batch has in all."""
-        return sum(self.lengths)
+        return self.size.tokens if self.size else sum(self.lengths)
+
+    @property
+    def divisor(self) -> Any:
+        """How many windows are real: a plain integer, or of a batch that was brought to a size a tensor."""
+        return len(self.lengths) if self.count is None else self.count
 
     def map(self, to: Callable[[Array], Other]) -> Packed[Other]:
         """The same batch with every array passed through `to`, such as numpy → torch → device."""
-        return Packed(to(self.ids), to(self.positions), to(self.types), to(self.starts), self.lengths)
+        count = None if self.count is None else to(self.count)
+        arrays = to(self.ids), to(self.positions), to(self.types), to(self.starts)
+        return Packed(*arrays, self.lengths, size=self.size, count=count)
+
+    def real(self, x: Any) -> Any:
+        """x, (n, …), one row a window, with 0 in the rows of inert windows."""
+        if self.count is None:
+            return x
+        import torch  # optional: a plain install has none
+
+        count: Any = self.count
+        real = torch.arange(self.windows, device=x.device) < count
+        return torch.where(real.view(-1, *(1,) * (x.ndim - 1)), x, 0)
+
+    def real_tokens(self) -> Any:
+        """Which tokens are those of real windows, (T,) booleans; None where all are."""
+        if self.count is None:
+            return None
+        import torch  # optional: a plain install has none
+
+        starts: Any = self.starts
+        return torch.arange(self.tokens, device=starts.device) < starts[self.count]
 
     def to(self, device: Any) -> Packed[Any]:
         """The same batch as torch tensors on a device."""
@@ -59,7 +106,7 @@ class Packed(Generic[Array]):
         import torch  # optional: a plain install has none
 
         starts: Any = self.starts
-        windows = torch.arange(len(self.lengths), device=starts.device)
+        windows = torch.arange(self.windows, device=starts.device)
         return windows.repeat_interleave(starts.diff(), output_size=self.tokens)
 
 

@@ -1,0 +1,136 @@
+"""`StepGraphs`: the steps of a loop as CUDA graphs, so that the host launches one graph in place of some 700 kernels.
+
+A graph computes batches of one size. The loop brings its batches to a few sizes (`size_of`): tokens are rounded up, and
+inert windows fill the rest. The first step of a size is run kernel by kernel, which also compiles what needs it; the
+second one is captured, and replayed from then on. All of them run the same kernels on the same batch, so a result does
+not depend on which steps were captured, and a run resumes to the same bits.
+
+What changes from step to step lies on the device: the numbers of the windows, the learning rate, AdamW's count of
+steps; and torch hands its generator's seed to the graph at every replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from quoth.encoder import Device
+from quoth.encoder.attention import FLASH_LIMIT
+from quoth.encoder.steps import have_kernels
+from quoth.model import Model
+from quoth.tasks.examples import Request
+from quoth.windows.packed import Size
+
+ROUND = 128  # tokens of a batch are rounded up to a multiple of it
+MOST_GRAPHS = 32  # sizes that are captured; others are run kernel by kernel
+
+Stage = Callable[[], None]
+MakeStages = Callable[[Sequence[Request]], Sequence[Stage]]
+
+
+def size_of(lengths: np.ndarray, most: int, longest: int) -> Size:
+    """What a batch is brought to. lengths: of its windows; most: windows of a batch; longest: of all batches.
+
+    At least one inert window follows, of at least one token, so that the count of real windows may vary.
+    """
+    inert = most + 1 - len(lengths)
+    tokens = -(-(int(lengths.sum()) + inert) // ROUND) * ROUND
+    return Size(tokens, most + 1, max(longest, ROUND + 1))
+
+
+def why_not(model: Model, device: Device) -> str | None:
+    """Why steps of a model cannot be captured; None if they can."""
+    if not device.is_cuda or not have_kernels(next(model.parameters())):
+        return "they need a GPU and Triton"
+    if not device.half:
+        return "they need half precision"
+    if model.encoder.checkpointing:
+        return "they do not go with checkpointing of layers"
+    if max(max(layer.key, layer.value) for layer in model.encoder.shape.layers) > FLASH_LIMIT:
+        return f"they need attention heads of at most {FLASH_LIMIT}"
+    return None
+
+
+def run_stages(stages: Sequence[Stage], seeds: Sequence[int | None]) -> None:
+    """Run the stages of a step one after the other, each from its seed."""
+    for stage, seed in zip(stages, seeds, strict=True):
+        if seed is not None:
+            torch.manual_seed(seed)
+        stage()
+
+
+@dataclass
+class _Held:
+    """What is kept of a size: its requests, which stay where they are on the device, and the graph of each stage."""
+
+    requests: list[Request]
+    graphs: list[torch.cuda.CUDAGraph] = field(default_factory=list)
+
+
+class StepGraphs:
+    """The graphs of a loop, by size. They share their memory, since only one runs at a time.
+
+    failure: why no more steps are captured, if one could not be
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.failure: str | None = None
+        self._device = device
+        self._held: dict[tuple[Size | None, ...], _Held] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def run(self, requests: Sequence[Request], seeds: Sequence[int | None], make: MakeStages) -> None:
+        """One step. make(requests on the device): its stages, which read their inputs from there."""
+        key = tuple(request.size for request in requests)
+        held = self._held.get(key)
+        if held is None:
+            sent = [request.to(self._device) for request in requests]
+            if len(self._held) < MOST_GRAPHS and self.failure is None:
+                self._held[key] = _Held(sent)
+            return run_stages(make(sent), seeds)
+        for mine, request in zip(held.requests, requests):
+            mine.numbers.copy_(torch.from_numpy(request.numbers).pin_memory(), non_blocking=True)
+        if not held.graphs and self.failure is None:
+            self._capture(held, make)
+        if not held.graphs:
+            return run_stages(make(held.requests), seeds)
+        for graph, seed in zip(held.graphs, seeds, strict=True):
+            if seed is not None:
+                torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed)
+            graph.replay()
+        return None
+
+    def _capture(self, held: _Held, make: MakeStages) -> None:
+        """Capture the stages of a step without running them."""
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # what eager steps have kept is not there for graphs
+        stream, graphs = torch.cuda.Stream(), []
+        try:
+            with torch.cuda.stream(stream):
+                for stage in make(held.requests):
+                    graphs.append(_captured(stage, self._pool))
+        except RuntimeError as error:  # out of memory, or an operation that cannot be captured
+            self.failure = str(error).strip().splitlines()[0]
+            self._held = {}
+            graphs = []
+            torch.cuda.empty_cache()
+        torch.cuda.current_stream().wait_stream(stream)
+        held.graphs = graphs
+
+
+def _captured(stage: Stage, pool: Any) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+    try:
+        stage()
+    except BaseException:
+        with suppress(RuntimeError):  # torch must know that it has ended; that it is broken we know already
+            graph.capture_end()
+        raise
+    graph.capture_end()
+    return graph
