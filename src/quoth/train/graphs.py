@@ -118,9 +118,16 @@ class StepGraphs:
             self.failure = str(error).strip().splitlines()[0]
             self._held = {}
             graphs = []
+            _renew_generator()
             torch.cuda.empty_cache()
         torch.cuda.current_stream().wait_stream(stream)
         held.graphs = graphs
+
+
+def _renew_generator() -> None:
+    """After a capture that failed torch's generator believes that it still goes on; a new state does not."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    generator.graphsafe_set_state(torch.Generator(generator.device).graphsafe_get_state())
 
 
 def _captured(stage: Stage, pool: Any) -> torch.cuda.CUDAGraph:

@@ -88,8 +88,9 @@ class Packed(Generic[Array]):
             return None
         import torch  # optional: a plain install has none
 
-        starts: Any = self.starts
-        return torch.arange(self.tokens, device=starts.device) < starts[self.count]
+        starts, count = self.starts, self.count  # starts[count] would wait for the device
+        end = starts.index_select(0, count.view(1))  # type: ignore[attr-defined]
+        return torch.arange(self.tokens, device=end.device) < end
 
     def to(self, device: Any) -> Packed[Any]:
         """The same batch as torch tensors on a device."""
