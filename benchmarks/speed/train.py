@@ -8,7 +8,7 @@ Random weights; window lengths follow SQuAD, as in benchmarks.speed.encoder. Our
 windows chosen by (seed, epoch, index), batches gathered on the device, the loss read every ten steps. `off` is the
 same with `compile = "off"`. transformers is padded to 384, in bf16 autocast with the faster of its attention
 implementations, and in fp32 with its defaults. Contenders take turns; medians. `kernels` is the sum of the times of all
-kernels of a step by the profiler; `step / kernels` says how much the host adds.
+kernels of a step by the profiler; `step / kernels` says how much the host adds. GiB: weights, moments, data and the step itself.
 """
 
 from __future__ import annotations
@@ -92,13 +92,15 @@ OBJECTIVES = {"tune": fine_tuning, "heads": heads, "gates": gates, "distillation
 
 
 def loop_contender(loop: Loop, windows: int, steps: int) -> Contender:
-    """Steps of a loop; the loss is read every ten, as in training."""
+    """Steps of a loop; the loss is read every ten, as in training. Before, so many that all sizes are captured."""
 
     def step() -> None:
         loop.advance()
         if loop.step % EVERY == 0:
             loop.take_losses()
 
+    for _ in range(2 * loop.steps_per_epoch if loop.graphs else 3):
+        step()
     return Contender(step, windows, steps)
 
 
@@ -137,8 +139,7 @@ def row(times: Times, windows: int, cuda: bool, warm: int) -> list[str]:
     cells.append(str(times.ratio(OURS, base)))
     if cuda:
         step, kernels = times.step_seconds(OURS), kernel_seconds(times.contenders[OURS].step, warm)
-        memory = peak_step_gib(times.contenders[OURS].step)
-        cells += [f"{1e3 * step:.2f}", f"{1e3 * kernels:.2f}", f"{step / kernels:.2f}", f"{memory:.2f}"]
+        cells += [f"{1e3 * step:.2f}", f"{1e3 * kernels:.2f}", f"{step / kernels:.2f}"]
     return cells
 
 
@@ -147,21 +148,26 @@ def report(name: str, objective: str, options: argparse.Namespace, accelerator: 
     shape, cuda, rows = SHAPES[name], options.device == "cuda", []
     head: list[str] = []
     for windows in options.windows:
-        task = span_task(max(16 * windows, 512))
-        contenders = {
-            label: loop_contender(OBJECTIVES[objective](shape, task, windows, accelerator, how), windows, options.steps)
-            for label, how in COMPILE.items()
-        }
+        task = span_task(max(16 * windows, 256))
+        contenders, memory = {}, []
+        for label, how in COMPILE.items():
+            before = torch.cuda.memory_reserved() if cuda else 0
+            loop = OBJECTIVES[objective](shape, task, windows, accelerator, how)
+            contenders[label] = loop_contender(loop, windows, options.steps)
+            free(options.device)
+            memory += [f"{(torch.cuda.memory_reserved() - before) / 2**30:.2f}"] if cuda else []
+            # without graphs what a step frees has gone back, so its own peak is added
+            memory[-1:] = [f"{float(memory[-1]) + peak_step_gib(contenders[label].step):.2f}"] if cuda else []
         if objective == "tune" and not options.alone:
             contenders |= transformers_at(shape, windows, options)
         times = race(contenders, options.passes, warmup=options.warmup)
         head = ["windows a step", *(label.split(",")[0] if "bf16" in label else label for label in contenders), "×"]
-        rows.append(row(times, windows, cuda, min(10, options.steps)))
+        rows.append([*row(times, windows, cuda, min(10, options.steps)), *memory])
         rates = ", ".join(f"{label} {rate:,.0f}/s" for label, rate in times.rates().items())
         print(f"{name}, {objective}, {windows}: {rates}", flush=True)
         del contenders, times
         free(options.device)
-    head += ["step, ms", "kernels, ms", "step / kernels", "GiB a step"] if cuda else []
+    head += ["step, ms", "kernels, ms", "step / kernels", "graphs, GiB", "without, GiB"] if cuda else []
     print(f"\n{name}, {objective}, windows/s\n\n{markdown(head, rows)}\n", flush=True)
 
 
