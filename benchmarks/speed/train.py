@@ -8,7 +8,8 @@ Random weights; window lengths follow SQuAD, as in benchmarks.speed.encoder. Our
 windows chosen by (seed, epoch, index), batches gathered on the device, the loss read every ten steps. `off` is the
 same with `compile = "off"`. transformers is padded to 384, in bf16 autocast with the faster of its attention
 implementations, and in fp32 with its defaults. Contenders take turns; medians. `kernels` is the sum of the times of all
-kernels of a step by the profiler; `step / kernels` says how much the host adds. GiB: weights, moments, data and the step itself.
+kernels of a step by the profiler; `step / kernels` says how much the host adds. GiB: weights, moments, data and the
+step itself. transformers is left out above 128 windows, where fp32 does not fit.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ from quoth.train.settings import Compile, Frozen, Optimisation
 from quoth.train.training import EVERY
 
 OURS, OFF = "ours", "ours, compile off"
+HEADER: tuple[str, ...] = (
+    "windows a step", "ours", "compile off", "transformers bf16", "fp32", "× transformers bf16", "× compile off",
+    "step, ms", "kernels, ms", "step / kernels", "GiB", "GiB, compile off",
+)  # fmt: skip
 COMPILE: dict[str, Compile] = {OURS: "graphs", OFF: "off"}
 
 
@@ -116,59 +121,64 @@ def kernel_seconds(step: Callable[[], Any], steps: int) -> float:
 
 def transformers_at(shape: Shape, windows: int, options: argparse.Namespace) -> dict[str, Contender]:
     """Transformers at this batch size: bf16 autocast with the faster attention, and fp32 with its defaults."""
-    steps = argparse.Namespace(**vars(options), batch_size=windows)
+    count = max(3, min(options.steps, 1280 // windows) // 2)
+    sizes = argparse.Namespace(**vars(options), batch_size=windows)
     found: dict[str, Contender] = {}
     best = 0.0
     for attention in ("sdpa", "eager"):
-        contender = transformers_contenders(shape, steps, windows, "autocast", attention)["training"]
-        contender = Contender(contender.step, windows, options.steps)
+        contender = transformers_contenders(shape, sizes, windows, "autocast", attention)["training"]
+        contender = Contender(contender.step, windows, count)
         run(contender, 3)
-        rate = 1 / run(contender, max(3, options.steps // 4))
+        rate = 1 / run(contender, count)
         if rate > best:
             best, found = rate, {f"transformers bf16, {attention}": contender}
-    contender = transformers_contenders(shape, steps, windows, "fp32")["training"]
-    found["transformers fp32"] = Contender(contender.step, windows, max(2, options.steps // 2))
+    contender = transformers_contenders(shape, sizes, windows, "fp32")["training"]
+    found["transformers fp32"] = Contender(contender.step, windows, max(2, count // 2))
     return found
 
 
-def row(times: Times, windows: int, cuda: bool, warm: int) -> list[str]:
-    """A line of the table: windows a second of all, ratios, and the share of kernels."""
-    names = [name for name in times.contenders if name.startswith("transformers bf16")]
-    base = names[0] if names else OFF
-    cells = [str(windows), *(f"{times.rate(name):,.0f}" for name in times.contenders)]
-    cells.append(str(times.ratio(OURS, base)))
-    if cuda:
-        step, kernels = times.step_seconds(OURS), kernel_seconds(times.contenders[OURS].step, warm)
+def row(windows: int, times: Times, memory: dict[str, float]) -> list[str]:
+    """A line of the table, as `HEADER` names its columns."""
+    rates = times.rates()
+    half = next((name for name in rates if name.startswith("transformers bf16")), None)
+    shown = [OURS, OFF, half, "transformers fp32"]
+    cells = [str(windows), *(f"{rates[name]:,.0f}" if name in rates else "–" for name in shown)]
+    cells += [str(times.ratio(OURS, base)) if base else "–" for base in (half, OFF)]
+    if memory:
+        step, kernels = times.step_seconds(OURS), kernel_seconds(times.contenders[OURS].step, 2 * EVERY)
         cells += [f"{1e3 * step:.2f}", f"{1e3 * kernels:.2f}", f"{step / kernels:.2f}"]
+        cells += [f"{memory[label]:.2f}" for label in COMPILE]
     return cells
+
+
+def make_ours(objective: str, shape: Shape, windows: int, steps: int, accelerator: Accelerator) -> Any:
+    """Our contenders, and on a GPU the GiB of each: weights, moments, data and a step."""
+    task, found, memory = span_task(max(16 * windows, 256)), {}, {}
+    for label, how in COMPILE.items():
+        cuda = accelerator.device.type == "cuda"
+        before = torch.cuda.memory_reserved() if cuda else 0
+        found[label] = loop_contender(OBJECTIVES[objective](shape, task, windows, accelerator, how), windows, steps)
+        if cuda:
+            torch.cuda.empty_cache()  # what stays is weights, moments, data and what graphs hold
+            held = (torch.cuda.memory_reserved() - before) / 2**30
+            memory[label] = held + peak_step_gib(found[label].step)
+    return found, memory
 
 
 def report(name: str, objective: str, options: argparse.Namespace, accelerator: Accelerator) -> None:
     """Race and print one shape with one objective at all sizes."""
-    shape, cuda, rows = SHAPES[name], options.device == "cuda", []
-    head: list[str] = []
+    shape, rows = SHAPES[name], []
     for windows in options.windows:
-        task = span_task(max(16 * windows, 256))
-        contenders, memory = {}, []
-        for label, how in COMPILE.items():
-            before = torch.cuda.memory_reserved() if cuda else 0
-            loop = OBJECTIVES[objective](shape, task, windows, accelerator, how)
-            contenders[label] = loop_contender(loop, windows, options.steps)
-            free(options.device)
-            memory += [f"{(torch.cuda.memory_reserved() - before) / 2**30:.2f}"] if cuda else []
-            # without graphs what a step frees has gone back, so its own peak is added
-            memory[-1:] = [f"{float(memory[-1]) + peak_step_gib(contenders[label].step):.2f}"] if cuda else []
-        if objective == "tune" and not options.alone:
+        steps = max(4, min(options.steps, 1280 // windows))
+        contenders, memory = make_ours(objective, shape, windows, steps, accelerator)
+        if objective == "tune" and not options.alone and windows <= 128:
             contenders |= transformers_at(shape, windows, options)
         times = race(contenders, options.passes, warmup=options.warmup)
-        head = ["windows a step", *(label.split(",")[0] if "bf16" in label else label for label in contenders), "×"]
-        rows.append([*row(times, windows, cuda, min(10, options.steps)), *memory])
-        rates = ", ".join(f"{label} {rate:,.0f}/s" for label, rate in times.rates().items())
-        print(f"{name}, {objective}, {windows}: {rates}", flush=True)
+        rows.append(row(windows, times, memory))
+        print(f"{name}, {objective}: " + " | ".join(rows[-1]), flush=True)
         del contenders, times
         free(options.device)
-    head += ["step, ms", "kernels, ms", "step / kernels", "graphs, GiB", "without, GiB"] if cuda else []
-    print(f"\n{name}, {objective}, windows/s\n\n{markdown(head, rows)}\n", flush=True)
+    print(f"\n{name}, {objective}, windows/s\n\n{markdown(HEADER[: len(rows[0])], rows)}\n", flush=True)
 
 
 def main() -> None:
