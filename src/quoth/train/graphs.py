@@ -12,15 +12,14 @@ steps; and torch hands its generator's seed to the graph at every replay.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 
 from quoth.encoder import Device
 from quoth.encoder.attention import FLASH_LIMIT
+from quoth.encoder.capture import captured, renew_generator
 from quoth.encoder.steps import have_kernels
 from quoth.model import Model
 from quoth.tasks.examples import Request
@@ -113,31 +112,12 @@ class StepGraphs:
         try:
             with torch.cuda.stream(stream):
                 for stage in make(held.requests):
-                    graphs.append(_captured(stage, self._pool))
+                    graphs.append(captured(stage, self._pool))
         except RuntimeError as error:  # out of memory, or an operation that cannot be captured
             self.failure = str(error).strip().splitlines()[0]
             self._held = {}
             graphs = []
-            _renew_generator()
+            renew_generator()
             torch.cuda.empty_cache()
         torch.cuda.current_stream().wait_stream(stream)
         held.graphs = graphs
-
-
-def _renew_generator() -> None:
-    """After a capture that failed torch's generator believes that it still goes on; a new state does not."""
-    generator = torch.cuda.default_generators[torch.cuda.current_device()]
-    generator.graphsafe_set_state(torch.Generator(generator.device).graphsafe_get_state())
-
-
-def _captured(stage: Stage, pool: Any) -> torch.cuda.CUDAGraph:
-    graph = torch.cuda.CUDAGraph()
-    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-    try:
-        stage()
-    except BaseException:
-        with suppress(RuntimeError):  # torch must know that it has ended; that it is broken we know already
-            graph.capture_end()
-        raise
-    graph.capture_end()
-    return graph
