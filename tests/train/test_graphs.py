@@ -288,7 +288,7 @@ class TestGraphs:
         def fail(*_):
             raise RuntimeError("out of memory, say\nand more")
 
-        monkeypatch.setattr(graphs, "_captured", fail)
+        monkeypatch.setattr(graphs, "captured", fail)
         loop, losses, values = run("full", "graphs")
         assert loop.why_no_graphs == "out of memory, say"
         monkeypatch.undo()
