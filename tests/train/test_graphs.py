@@ -27,13 +27,15 @@ from quoth.train import graphs
 from quoth.train.distillation import Distillation, DistillationLoss
 from quoth.train.fine_tuning import FineTuning
 from quoth.train.frozen_heads import FrozenHeads
-from quoth.train.graphs import ROUND, size_of
+from quoth.train.graphs import ROUND, StepGraphs, choose_sizes, size_of
 from quoth.train.loop import Loop
+from quoth.train.resume import read_checkpoint, write_checkpoint
 from quoth.train.settings import Frozen, Optimisation
 from quoth.train.warm_up import HeadsAlone
 from quoth.tune.adapters import Adapters
 from quoth.tune.freeze import BitFit, Freeze
 from quoth.tune.lora import LoRA
+from quoth.windows import Batches
 from quoth.windows.columns import Windows
 from quoth.windows.packed import NOTHING
 
@@ -96,17 +98,30 @@ def make_model(kind="span", head=None, dropout=0.0, hidden=64, seed=0):
     return model
 
 
+def size_for(lengths, indices, batch_size=6):
+    """The size of a batch of these windows."""
+    return size_of(lengths[indices], choose_sizes(Batches(lengths, seed=0, batch_size=batch_size)))
+
+
 class TestSize:
-    @given(st.lists(st.integers(1, 400), min_size=1, max_size=40), st.integers(0, 3))
-    def test_there_is_room_for_all_windows_and_an_inert_one(self, lengths, fewer):
-        lengths = np.array(lengths)
-        most = len(lengths) + fewer
-        size = size_of(lengths, most, 400)
-        inert = size.windows - len(lengths)
-        assert size.windows == most + 1
-        assert size.tokens % ROUND == 0
-        assert inert <= size.tokens - lengths.sum() < ROUND + inert
-        assert size.longest >= max(lengths.max(), size.tokens - lengths.sum() - inert + 1)
+    @given(st.lists(st.integers(1, 400), min_size=1, max_size=120), st.integers(1, 40), st.integers(0, 3))
+    def test_every_batch_fits_one_and_inert_windows_are_short(self, lengths, batch_size, seed):
+        batches = Batches(lengths, seed=seed, batch_size=batch_size)
+        sizes = choose_sizes(batches)
+        assert 1 <= len(sizes) <= 3
+        for epoch in (0, 5):
+            for index in range(batches.count()):
+                mine = batches.lengths[batches.batch(epoch, index)]
+                size = size_of(mine, sizes)
+                inert, rest = size.windows - len(mine), size.tokens - mine.sum()
+                assert size.tokens % ROUND == 0
+                assert 1 <= inert <= rest <= inert * size.longest
+                assert size.longest == max(2, max(lengths))
+
+    def test_one_is_enough_where_batches_are_nearly_equal(self):
+        lengths = np.random.default_rng(0).integers(30, 384, 4096)
+        assert len(choose_sizes(Batches(lengths, seed=0, batch_size=128))) == 1
+        assert len(choose_sizes(Batches(lengths, seed=0, batch_size=8))) > 1
 
 
 class TestInertWindows:
@@ -118,9 +133,9 @@ class TestInertWindows:
         feed = task.feed(task.examples, torch.device("cpu"), 3)
         indices = np.array([5, 0, 7, 30])
         plain, labels = feed.batch(indices, 2)
-        size = size_of(feed.lengths[indices], 6, LONGEST)
+        size = size_for(feed.lengths, indices)
         sized, more = feed.gather(feed.request(indices, 2, size).to(torch.device("cpu")))
-        assert (sized.tokens, sized.windows, int(sized.count)) == (size.tokens, 7, 4)
+        assert (sized.tokens, sized.windows, int(sized.count)) == (size.tokens, size.windows, 4)
         assert len(sized.ids) == size.tokens == int(sized.starts[-1])
         assert (sized.starts.diff() > 0).all()
         for name in ("ids", "positions", "types"):
@@ -160,7 +175,7 @@ class TestInertWindows:
         feed = task.feed(task.examples, torch.device("cpu"), 3)
         indices = np.array([5, 0, 7, 30, 31])
         found = []
-        for size in (None, size_of(feed.lengths[indices], 6, LONGEST)):
+        for size in (None, size_for(feed.lengths, indices)):
             model.zero_grad()
             packed, labels = feed.gather(feed.request(indices, 2, size).to(torch.device("cpu")))
             loss = function(packed, labels) / packed.divisor
@@ -246,14 +261,15 @@ def objectives():
     }
 
 
-def run(name, how, steps=24, before=None):
-    """The loop after so many steps; the losses; everything trained."""
+def make_loop(name, how):
     accelerator = Accelerator()
     objective, settings = objectives()[name](accelerator, how)
-    loop = Loop(objective, objective.feed.lengths, settings, 0, accelerator)
-    if before is not None:
-        before(loop)
-    losses = []
+    return Loop(objective, objective.feed.lengths, settings, 0, accelerator)
+
+
+def run(name, how, steps=24):
+    """The loop after so many steps; the losses; everything trained."""
+    loop, losses = make_loop(name, how), []
     for _ in range(steps):
         loop.advance()
         losses.append(list(loop.take_losses().values()))
@@ -269,7 +285,7 @@ class TestGraphs:
         assert loop.why_no_graphs is None, loop.why_no_graphs
         captured = [held for held in loop.graphs._held.values() if held.graphs]
         assert captured, "nothing was captured"
-        monkeypatch.setattr(graphs, "MOST_GRAPHS", 0)
+        monkeypatch.setattr(StepGraphs, "_capture", lambda *_: None)
         _, expected, others = run(name, "graphs")
         assert np.array_equal(losses, expected)
         for key, value in values.items():
@@ -283,6 +299,19 @@ class TestGraphs:
         assert loop.graphs is None
         assert np.allclose(losses[0], expected[0], rtol=0.2), (losses[0], expected[0])
         assert np.allclose(losses.mean(0), expected.mean(0), rtol=0.2)
+
+    @pytest.mark.parametrize("name", list(objectives()))
+    @pytest.mark.parametrize("stopped", [1, 13])
+    def test_a_run_resumes_to_the_same_bits(self, name, stopped, tmp_path):
+        _, _, expected = run(name, "graphs", 24)
+        loop, _, _ = run(name, "graphs", stopped)
+        write_checkpoint(tmp_path, loop, {"data": "x"})
+        loop = make_loop(name, "graphs")
+        read_checkpoint(tmp_path, loop, {"data": "x"}, print)
+        while loop.step < 24:
+            loop.advance()
+        for key, value, _ in loop.trained():
+            assert torch.equal(value, expected[key]), key
 
     def test_a_failure_is_told_and_the_steps_go_on(self, monkeypatch):
         def fail(*_):

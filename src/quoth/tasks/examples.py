@@ -102,7 +102,6 @@ class Feed:
     def __init__(self, examples: Examples, device: torch.device) -> None:
         windows = examples.windows
         self.lengths = windows.lengths
-        self._longest = int(windows.lengths.max(initial=1))
         self._starts = windows.starts[:-1]
         self._ids = torch.from_numpy(windows.ids).to(device)
         self._types = torch.from_numpy(windows.types).to(device)
@@ -113,14 +112,13 @@ class Feed:
     def request(self, indices: np.ndarray, step: int = 0, size: Size | None = None) -> Request:
         """Of each window its number, where its tokens lie in the data and in the batch, and its length.
 
-        With a size, the real windows are followed by inert ones: all but the last have one token, number −1; and the
+        With a size, the real windows are followed by inert ones of nearly equal lengths, whose number is −1; and the
         last of all numbers is the count of the real windows.
         """
         lengths = self.lengths[indices]
         if size is not None:
-            inert = np.ones(size.windows - len(indices), np.int64)
-            inert[-1] = size.tokens - int(lengths.sum()) - len(inert) + 1
-            lengths = np.append(lengths, inert)
+            count, rest = size.windows - len(indices), size.tokens - int(lengths.sum())
+            lengths = np.append(lengths, (rest + np.arange(count)) // count)
         starts = np.append(0, np.cumsum(lengths[:-1]))
         columns = np.zeros((4, len(lengths)), np.int64)
         columns[0] = -1
@@ -139,9 +137,7 @@ class Feed:
         window = torch.repeat_interleave(length, output_size=total)
         place = torch.arange(total, device=self._device)
         positions = place - start[window]
-        count = None
-        if size:  # so that also tokens of inert windows have a place in the table of positions
-            positions, count = positions.clamp(max=self._longest - 1), numbers[4 * windows]
+        count = numbers[4 * windows] if size else None
         flat = positions + source[window]
         ends = torch.cat([start, start.new_full((1,), total)]).to(torch.int32)
         batch = Packed(

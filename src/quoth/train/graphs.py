@@ -1,7 +1,7 @@
 """`StepGraphs`: the steps of a loop as CUDA graphs, so that the host launches one graph in place of some 700 kernels.
 
-A graph computes batches of one size. The loop brings its batches to a few sizes (`size_of`): tokens are rounded up, and
-inert windows fill the rest. The first step of a size is run kernel by kernel, which also compiles what needs it; the
+A graph computes batches of one size. The loop brings its batches to at most three sizes (`choose_sizes`); inert windows
+fill the rest. The first step of a size is run kernel by kernel, which also compiles what needs it; the
 second one is captured, and replayed from then on. All of them run the same kernels on the same batch, so a result does
 not depend on which steps were captured, and a run resumes to the same bits.
 
@@ -23,23 +23,37 @@ from quoth.encoder.capture import captured, renew_generator
 from quoth.encoder.steps import have_kernels
 from quoth.model import Model
 from quoth.tasks.examples import Request
+from quoth.windows import Batches
 from quoth.windows.packed import Size
 
-ROUND = 128  # tokens of a batch are rounded up to a multiple of it
-MOST_GRAPHS = 32  # sizes that are captured; others are run kernel by kernel
+ROUND = 128  # sizes have a multiple of so many tokens
+SPARE = 1.04  # one size is enough if it has at most this many times the tokens of the middle batch
 
 Stage = Callable[[], None]
 MakeStages = Callable[[Sequence[Request]], Sequence[Stage]]
 
 
-def size_of(lengths: np.ndarray, most: int, longest: int) -> Size:
-    """What a batch is brought to. lengths: of its windows; most: windows of a batch; longest: of all batches.
+def choose_sizes(batches: Batches) -> tuple[Size, ...]:
+    """What batches are brought to, smallest first: a function of the data, the seed and the size of a batch alone.
 
-    At least one inert window follows, of at least one token, so that the count of real windows may vary.
+    The largest holds every batch there can be. Where that is much more than most batches need, two more hold a half and
+    nine tenths of those of the first epoch. Batches of an epoch differ by at most the longest window, so two inert
+    windows or a few more can fill up any of them without being longer than it.
     """
-    inert = most + 1 - len(lengths)
-    tokens = -(-(int(lengths.sum()) + inert) // ROUND) * ROUND
-    return Size(tokens, most + 1, max(longest, ROUND + 1))
+    longest = max(2, int(batches.lengths.max(initial=2)))
+    inert = 1 + -(-(ROUND + 2) // (longest - 1))
+    tokens, windows = batches.most()
+    room = inert + 1  # a batch may have one window less than another
+    middle, high = np.quantile(batches.tokens(0), (0.5, 0.9), method="higher").tolist()
+    wanted = {tokens} if tokens <= SPARE * middle else {tokens, middle, high}
+    rounded = {-(-(count + room) // ROUND) * ROUND for count in wanted}
+    return tuple(Size(count, windows + inert, longest) for count in sorted(rounded))
+
+
+def size_of(lengths: np.ndarray, sizes: Sequence[Size]) -> Size:
+    """The smallest size that holds windows of these lengths, and a token for each inert one."""
+    tokens = int(lengths.sum())
+    return next(size for size in sizes if tokens + size.windows - len(lengths) <= size.tokens)
 
 
 def why_not(model: Model, device: Device) -> str | None:
@@ -89,7 +103,7 @@ class StepGraphs:
         held = self._held.get(key)
         if held is None:
             sent = [request.to(self._device) for request in requests]
-            if len(self._held) < MOST_GRAPHS and self.failure is None:
+            if self.failure is None:
                 self._held[key] = _Held(sent)
             return run_stages(make(sent), seeds)
         for mine, request in zip(held.requests, requests):

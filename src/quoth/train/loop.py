@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from quoth.errors import QuothError
 from quoth.tasks.examples import Batches as Feed
 from quoth.tasks.examples import Request
-from quoth.train.graphs import Stage, StepGraphs, run_stages, size_of
+from quoth.train.graphs import Stage, StepGraphs, choose_sizes, run_stages, size_of
 from quoth.train.optimiser import learning_rate_at, make_optimiser, set_learning_rate
 from quoth.train.settings import OptimiserSettings
 from quoth.windows import Batches
@@ -103,8 +103,7 @@ class Loop:
         self.why_no_graphs = self._why_no_graphs()
         wanted = settings.compile == "graphs" and accelerator.device.type == "cuda"
         self.graphs = StepGraphs(accelerator.device) if wanted and not self.why_no_graphs else None
-        self._most = -(-len(lengths) // self.steps_per_epoch)  # windows of a batch
-        self._longest = int(lengths.max(initial=1))
+        self._sizes = choose_sizes(self.batches) if self.graphs else ()
         self._optimisers = _optimisers(objective.groups, on_device=self.graphs is not None)
         self._learning_rate: float | Tensor = 0.0
         if self.graphs is not None:
@@ -127,7 +126,7 @@ class Loop:
     def advance(self) -> None:
         """One step: forward, loss, backward, clipping, AdamW."""
         indices = self.batches.batch(*divmod(self.step, self.steps_per_epoch))
-        size = size_of(self.batches.lengths[indices], self._most, self._longest) if self.graphs else None
+        size = size_of(self.batches.lengths[indices], self._sizes) if self.graphs else None
         requests, seeds = self.objective.requests(indices, self.step, size), self.objective.seeds(self.step)
         self._set_learning_rates()
         if self.graphs is not None:

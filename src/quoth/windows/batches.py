@@ -66,6 +66,20 @@ class Batches:
         return np.asarray(column[column != NO_WINDOW])
 
 
+    def tokens(self, epoch: int) -> np.ndarray:
+        """The tokens of every batch of an epoch, int64 (count,)."""
+        if not self._count:
+            return np.zeros(0, np.int64)
+        self.batch(epoch, 0)
+        real = self._table != NO_WINDOW
+        return np.asarray(np.where(real, self.lengths[self._table], 0).sum(0))
+
+    def most(self) -> tuple[int, int]:
+        """The most tokens and the most windows that a batch of any epoch can have."""
+        falling = np.sort(self.lengths)[::-1]
+        return int(falling[:: max(1, self._count)].sum()), -(-len(falling) // max(1, self._count))
+
+
 def by_length(lengths: Sequence[int] | np.ndarray, budget: int) -> list[np.ndarray]:
     """Batches for inference: all windows sorted by length, longest first, cut where the budget ends.
 
