@@ -61,17 +61,46 @@ def seeded(function, *arguments):
     ("rows", "width"), either([(1, 8), (37, 50), (5, 3000), (600_000, 8)], [(1, 8), (37, 50), (5, 3000)])
 )
 def test_bias_and_dropout(rows, width):
-    from quoth.encoder.kernels.dropout import bias_dropout
+    from quoth.encoder.kernels.dropout import drop
 
-    x, bias = draw(rows, width), draw(width, dtype=torch.float32)
-    found, seed = seeded(bias_dropout, x, bias, 0.25)
+    x, more, bias = draw(rows, width), draw(rows, width), draw(width, dtype=torch.float32)
+    seed = torch.tensor([12345], dtype=torch.int32, device=GPU)
     mask = mask_of(seed, torch.arange(rows, device=GPU)[:, None], torch.arange(width, device=GPU), 0.25)
-    expected = (x.double() + bias.double()) * mask
-    close(found, expected)
-    weight = torch.randn(rows, width, device=GPU)
-    gradients = torch.autograd.grad((found * weight).sum(), (x, bias))
-    for gradient, truth in zip(gradients, torch.autograd.grad((expected * weight).sum(), (x, bias))):
-        close(gradient, truth, 2.0)
+    close(drop(x, bias, seed, 0.25), (x.double() + bias.double()) * mask)
+    close(drop(x, None, seed, 0.25, more), (x.double() + more.double()) * mask)
+
+
+@pytest.mark.parametrize(("rows", "width", "size"), either([(1, 8, 4), (1000, 384, 64)], [(1, 8, 4), (37, 50, 6)]))
+@pytest.mark.parametrize("biased", [True, False])
+def test_dropout_and_adapter(rows, width, size, biased, monkeypatch):
+    """Against the formula in double precision, with the mask that the seed gives; gradients too."""
+    from quoth.encoder.kernels.dropout import seed_for
+    from quoth.tune import adapters
+
+    adapter = adapters.Adapter(width, size, device=GPU)
+    with torch.no_grad():
+        for value in adapter.parameters():
+            value.normal_(0, 0.3)
+    monkeypatch.setattr(adapters, "half_on_cuda", lambda x: True)  # also in the interpreter
+    monkeypatch.setattr(adapters, "have_kernels", lambda x: True)
+    x, bias = draw(rows, width), draw(width, dtype=torch.float32) if biased else None
+    torch.manual_seed(11)
+    found, added, offset = adapter.apart(x, bias, 0.25)
+    torch.manual_seed(11)
+    seed = seed_for(x, 0.25)
+    mask = mask_of(seed, torch.arange(rows, device=GPU)[:, None], torch.arange(width, device=GPU), 0.25)
+    dropped = (x.double() + (bias.double() if biased else 0)) * mask
+    w1, b1, w2 = (value.double() for value in (adapter.down.weight, adapter.down.bias, adapter.up.weight))
+    truth = F.linear(F.gelu(F.linear(dropped, w1, b1)), w2)
+    assert offset is adapter.up.bias
+    close(found, dropped)
+    close(added, truth, 4.0)
+    inputs = [x, adapter.down.weight, adapter.down.bias, adapter.up.weight, *([bias] if biased else [])]
+    one, two = (torch.randn(rows, width, device=GPU) for _ in range(2))
+    gradients = torch.autograd.grad((found * one + added * two).sum(), inputs)
+    expected = torch.autograd.grad((dropped * one + truth * two).sum(), inputs)
+    for gradient, true in zip(gradients, expected):
+        assert (gradient - true).norm() <= 0.02 * true.norm() + 1e-6
 
 
 @pytest.mark.parametrize("p", [0.0, 0.25])
@@ -86,14 +115,14 @@ def test_add_norm(rows, width, p, monkeypatch):
     if GPU == "cpu":
         monkeypatch.setattr(module, "_PROGRAMS", 4)  # several rounds a program, as in a large batch
 
-    x, residual = draw(rows, width), draw(rows, width)
+    x, residual, more = (draw(rows, width) for _ in range(3))
     bias, gain, offset = (draw(width, dtype=torch.float32) for _ in range(3))
-    inputs = (x, bias, residual, gain, offset)
-    y, seed = seeded(add_norm, *inputs, 1e-12, p)
+    inputs = (x, bias, residual, gain, offset, more) if p == 0 else (x, bias, residual, gain, offset)
+    y, seed = seeded(add_norm, *inputs[:5], 1e-12, p, *inputs[5:])
     at = torch.arange(rows, device=GPU)[:, None], torch.arange(width, device=GPU)
     mask = mask_of(seed, *at, p) if p else torch.ones((), dtype=torch.double, device=GPU)
     exact = [value.detach().double().requires_grad_() for value in inputs]
-    z = exact[2] + mask * (exact[0] + exact[1])
+    z = exact[2] + mask * (exact[0] + exact[1]) + (exact[5] if p == 0 else 0)
     expected = F.layer_norm(z, (width,), exact[3], exact[4], 1e-12)
     dy = torch.randn_like(y)
     close(y, expected)
@@ -197,5 +226,5 @@ def test_operators_compile_and_keep_their_promises(p):
     torch.library.opcheck(operators.flash, (inputs[0], starts, seed, 11, 2, 8, 8, 0.3, p))
     torch.library.opcheck(operators.bias_gelu, (inputs[2], inputs[1], True))
     torch.library.opcheck(
-        operators.add_norm, (inputs[2], inputs[1], inputs[2], inputs[3], inputs[4], seed, 1e-5, p, True)
+        operators.add_norm, (inputs[2], inputs[1], inputs[2], None, inputs[3], inputs[4], seed, 1e-5, p, True)
     )

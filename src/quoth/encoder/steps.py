@@ -27,7 +27,7 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
     extra = up_to_8(linear.out_features) - linear.out_features
     product = F.linear(x, F.pad(linear.weight, (0, 0, 0, extra)) if extra else linear.weight)
     bias = F.pad(linear.bias, (0, extra)) if extra else linear.bias
-    if _half_on_cuda(product) and activation != "relu":
+    if half_on_cuda(product) and activation != "relu":
         from quoth.encoder.kernels.gelu import bias_gelu  # Triton is optional
 
         return bias_gelu(product, bias, activation == "gelu_tanh")
@@ -43,7 +43,10 @@ def linear_add_norm(
     (Houlsby et al. 2019, figure 2).
     """
     if adapter is not None:
-        return _add_norm(*adapter.apart(_linear_dropout(linear, x, p)), residual, norm, 0.0)
+        x = x[:, : linear.in_features]
+        product = F.linear(x, linear.weight) if fusable(linear) else linear(x)
+        dropped, added, offset = adapter.apart(product, linear.bias if fusable(linear) else None, p)
+        return _add_norm(added, offset, residual, norm, 0.0, dropped)
     if not fusable(linear):
         return _add_norm(linear(x[:, : linear.in_features]), None, residual, norm, p)
     extra = x.shape[1] - linear.in_features
@@ -54,8 +57,11 @@ def linear_add_norm(
 class Inserted(Protocol):
     """What a tuning method may insert before a residual sum, such as `quoth.tune.Adapter`."""
 
-    def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x: (T, h) → (T, h) and an offset (h,) still to be added, which costs the sum nothing."""
+    def apart(self, product: Tensor, bias: Tensor | None, p: float) -> tuple[Tensor, Tensor, Tensor]:
+        """X = dropout(product + bias), (T, h); what is added to x, (T, h); and an offset (h,) for all tokens.
+
+        The sum that follows adds the three at no cost. Where the bias is None, the product has it already.
+        """
 
 
 def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
@@ -100,29 +106,20 @@ def activate(x: Tensor, activation: str) -> Tensor:
     return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
 
-def _linear_dropout(linear: nn.Linear, x: Tensor, p: float) -> Tensor:
-    """dropout(W·x + b). x: (T, n up to 8) → (T, h)."""
-    x = x[:, : linear.in_features]
-    if p > 0 and fusable(linear):
-        product = F.linear(x, linear.weight)
-        if _half_on_cuda(product):
-            from quoth.encoder.kernels.dropout import bias_dropout  # Triton is optional
-
-            return bias_dropout(product, linear.bias, p)
-        return F.dropout(product + linear.bias, p)
-    return F.dropout(linear(x), p)
-
-
-def _add_norm(x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float) -> Tensor:
-    """LayerNorm(residual + dropout(x + bias)). x, residual: (T, h) → (T, h)."""
-    if _half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype and type(norm) is nn.LayerNorm:
+def _add_norm(
+    x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float, more: Tensor | None = None
+) -> Tensor:
+    """LayerNorm(residual + dropout(x + bias) + more). x, residual, more: (T, h) → (T, h)."""
+    if half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype and type(norm) is nn.LayerNorm:
         from quoth.encoder.kernels.add_norm import add_norm  # Triton is optional
 
         bias = torch.zeros_like(norm.bias) if bias is None else bias
-        return add_norm(x, bias, residual, norm.weight, norm.bias, norm.eps, p)
-    x = x if bias is None else x + bias
-    return layer_norm(norm, residual + F.dropout(x, p)).to(residual.dtype)
+        return add_norm(x, bias, residual, norm.weight, norm.bias, norm.eps, p, more)
+    x = F.dropout(x if bias is None else x + bias, p)
+    x = x if more is None else more + x
+    return layer_norm(norm, residual + x).to(residual.dtype)
 
 
-def _half_on_cuda(x: Tensor) -> bool:
+def half_on_cuda(x: Tensor) -> bool:
+    """Whether x is in half precision on a GPU."""
     return x.is_cuda and x.element_size() == 2

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from quoth.encoder import Encoder
 from quoth.encoder.graph import Graph
 from quoth.encoder.shape import check_whole
+from quoth.encoder.steps import half_on_cuda, have_kernels
 from quoth.errors import QuothError
 from quoth.tune.freeze import Freeze, Full
 from quoth.tune.tuning import Norms, Tuning, check_one_of, register_tuning
@@ -31,22 +32,35 @@ SIGMA = 1e-3
 PLACES = ("attention_adapter", "ffn_adapter")
 
 
-class _Bottleneck(torch.autograd.Function):
-    """x + W₂·gelu(W₁·x + b₁) in products that add to x, and to its gradient, instead of making a second tensor."""
+class _Dropped(torch.autograd.Function):
+    """x = dropout(product + bias) and W₂·gelu(W₁·x + b₁), on CUDA in half precision.
+
+    The backward pass brings both gradients of x through the dropout in one pass over memory.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, product: Tensor, bias: Tensor | None, w1: Tensor, b1: Tensor, w2: Tensor, seed: Tensor, p: float
+    ) -> tuple[Tensor, Tensor]:
+        from quoth.encoder.kernels.dropout import drop  # Triton is optional
+
+        x = drop(product, bias, seed, p)
         low = F.linear(x, w1, b1)
         active = F.gelu(low)
-        ctx.save_for_backward(x, w1, w2, low, active)
-        return torch.addmm(x, active, w2.t())
+        ctx.save_for_backward(x, w1, w2, low, active, seed)
+        ctx.p, ctx.bias = p, None if bias is None else bias.dtype
+        return x, F.linear(active, w2)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        x, w1, w2, low, active = ctx.saved_tensors
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        from quoth.encoder.kernels.dropout import drop  # Triton is optional
+
+        x, w1, w2, low, active, seed = ctx.saved_tensors
+        dx, dy = grads
         dlow = torch.ops.aten.gelu_backward(dy @ w2, low)
-        dx = torch.addmm(dy, dlow, w1) if ctx.needs_input_grad[0] else None
-        return dx, dlow.t() @ x, dlow.sum(0), dy.t() @ active
+        dproduct = drop(dlow @ w1, None, seed, ctx.p, dx)
+        dbias = dproduct.sum(0, dtype=torch.float32).to(ctx.bias) if ctx.needs_input_grad[1] else None
+        return dproduct, dbias, dlow.t() @ x, dlow.sum(0), dy.t() @ active, None, None
 
 
 class Adapter(nn.Module):
@@ -64,18 +78,21 @@ class Adapter(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (…, h) → (…, h)."""
-        y, offset = self.apart(x.reshape(-1, x.shape[-1]))
-        return (y + offset).view(x.shape)
+        return x + self.up(F.gelu(self.down(x)))  # type: ignore[no-any-return]
 
     def to_onnx(self, g: Graph, x: str) -> str:
         """x: (B, L, h) → (B, L, h)."""
         return g("Add", x, g.dense(g.activate(g.dense(x, self.down), "gelu"), self.up))
 
-    def apart(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x: (T, h) → all but b₂, (T, h), and b₂, which the sum that follows in a layer adds at no cost."""
-        weights = (self.down.weight, self.down.bias, self.up.weight)
-        y: Tensor = _Bottleneck.apply(x, *(weight.to(x.dtype) for weight in weights))
-        return y, self.up.bias
+    def apart(self, product: Tensor, bias: Tensor | None, p: float) -> tuple[Tensor, Tensor, Tensor]:
+        """X = dropout(product + bias), (T, h); W₂·gelu(W₁·x + b₁), (T, h); b₂: the sum that follows adds the three."""
+        weights = [weight.to(product.dtype) for weight in (self.down.weight, self.down.bias, self.up.weight)]
+        if p > 0 and half_on_cuda(product) and have_kernels(product):
+            from quoth.encoder.kernels.dropout import seed_for  # Triton is optional
+
+            return *_Dropped.apply(product, bias, *weights, seed_for(product, p), p), self.up.bias
+        x = F.dropout(product if bias is None else product + bias, p)
+        return x, F.linear(F.gelu(F.linear(x, *weights[:2])), weights[2]), self.up.bias
 
 
 @register_tuning

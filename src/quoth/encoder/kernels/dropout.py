@@ -4,22 +4,18 @@ The seed is a tensor on the device, taken from torch's generator, so that checkp
 work as usual. An element is kept if row key × column key mod 2³² ≥ p·2³², where the keys are hashed once a row and once
 a column.
 
-`bias_dropout` is the kernel for dropout alone, y = dropout(x + bias), in one pass over memory: where the residual sum,
-which `add_norm` fuses, does not follow it, in front of an adapter.
+`drop` is the kernel for dropout alone, y = dropout(x + bias), in one pass over memory: where the residual sum, which
+`add_norm` fuses, does not follow it, in front of an adapter (`quoth.tune.adapters`).
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from quoth.encoder.kernels.operator import like_first, operator
-
-_ROWS, _BLOCK = 8, 256  # of a tile of `bias_dropout`
+_ROWS, _BLOCK = 8, 256  # of a tile of `drop`
 
 
 @triton.jit
@@ -67,9 +63,9 @@ def keep_threshold(p: float) -> int:
 
 
 @triton.jit
-def _bias_dropout(  # type: ignore[no-untyped-def]
-    x, bias, seed, y, rows, width, threshold, rescale,
-    BIAS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+def _drop(  # type: ignore[no-untyped-def]
+    x, bias, more, seed, y, rows, width, threshold, rescale,
+    BIAS: tl.constexpr, MORE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     rescale = single(rescale)
     blocks = tl.cdiv(width, BLOCK)  # of a row; one axis for both, since CUDA allows only 65,535 on the others
@@ -80,43 +76,20 @@ def _bias_dropout(  # type: ignore[no-untyped-def]
     value = tl.load(x + at, inside, 0.0).to(tl.float32)
     if BIAS:
         value += tl.load(bias + column, column < width, 0.0).to(tl.float32)[None, :]
+    if MORE:
+        value += tl.load(more + at, inside, 0.0).to(tl.float32)
     keys = tl.load(seed)
     keep = kept(row_key(keys, row)[:, None], column_key(keys, column)[None, :], threshold)
     tl.store(y + at, tl.where(keep, value * rescale, 0.0).to(y.dtype.element_ty), inside)
 
 
-def _compute(x: Tensor, bias: Tensor | None, seed: Tensor, p: float) -> Tensor:
+def drop(x: Tensor, bias: Tensor | None, seed: Tensor, p: float, more: Tensor | None = None) -> Tensor:
+    """The kernel alone, without a gradient: dropout(x + bias + more). x, more: (T, h) in half precision; bias: (h,)."""
     rows, width = x.shape
     y = x.new_empty(x.shape)
-    _bias_dropout[(triton.cdiv(width, _BLOCK) * triton.cdiv(rows, _ROWS),)](
-        x.contiguous(), x if bias is None else bias, seed, y, rows, width, keep_threshold(p), 1 / (1 - p),
-        BIAS=bias is not None, ROWS=_ROWS, BLOCK=_BLOCK, num_warps=4,
+    _drop[(triton.cdiv(width, _BLOCK) * triton.cdiv(rows, _ROWS),)](
+        x.contiguous(), x if bias is None else bias, x if more is None else more.contiguous(), seed, y, rows, width,
+        keep_threshold(p), 1 / (1 - p),
+        BIAS=bias is not None, MORE=more is not None, ROWS=_ROWS, BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
     return y
-
-
-def _compute_gradient(dy: Tensor, seed: Tensor, p: float) -> Tensor:
-    return _compute(dy, None, seed, p)
-
-
-_gradient = operator("quoth::bias_dropout_backward", _compute_gradient, like_first)
-
-
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    _, bias, seed, ctx.p = inputs
-    ctx.save_for_backward(seed)
-    ctx.bias = bias.dtype
-
-
-def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-    dx = _gradient(dy, *ctx.saved_tensors, ctx.p)
-    of_bias = dx.sum(0, dtype=torch.float32).to(ctx.bias) if ctx.needs_input_grad[1] else None
-    return dx, of_bias, None, None
-
-
-_operator = operator("quoth::bias_dropout", _compute, like_first, setup=_setup, backward=_backward)
-
-
-def bias_dropout(x: Tensor, bias: Tensor, p: float) -> Tensor:
-    """dropout(x + bias), p above 0. x: (T, h) in half precision; bias: (h,)."""
-    return _operator(x, bias, seed_for(x, p), p)  # type: ignore[no-any-return]
