@@ -100,7 +100,7 @@ class Encoder(nn.Module):
         asked for are not computed, and other states are freed on the way.
         Returns one (T, h) tensor for each, in the order asked.
         """
-        wanted = [self._layer_number(layer) for layer in layers]
+        wanted = [self.layer_number(layer) for layer in layers]
         plan = self._plan(packed)
         x = self.embeddings(packed).to(self._dtype(packed))
         kept = {0: x} if 0 in wanted else {}
@@ -143,7 +143,8 @@ class Encoder(nn.Module):
             if self.shape.types:
                 _check_range("token type", packed.types, self.shape.types, "the type table")
 
-    def _layer_number(self, layer: int) -> int:
+    def layer_number(self, layer: int) -> int:
+        """The number of a layer from 0, the embeddings, on; refused if there is none such."""
         count = len(self.shape.layers)
         if not -count - 1 <= layer <= count:
             raise QuothError(f"layer {layer} does not exist: this encoder has layers 0 (embeddings) to {count}")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import torch
+from torch import Tensor
 
 from quoth.encoder import Device
+from quoth.encoder.inference import for_inference, is_fast
 from quoth.errors import QuothError
+from quoth.heads.head import SpanOutput
 from quoth.model import Model
+from quoth.runtime.inference_graphs import InferenceGraphs
 from quoth.windows import Packed
 
 MOST_TOKENS = 262_144  # a batch of a reader on a GPU
@@ -32,7 +38,9 @@ def budget(model: Model, device: Device) -> int:
 class TorchRunner:
     """Span logits of packed batches, from a Quoth model.
 
-    On CUDA the model computes in bf16 where the GPU has it (`precision="fp32"` forbids that), elsewhere in fp32.
+    On CUDA the model computes in bf16 where the GPU has it (`precision="fp32"` forbids that), elsewhere in fp32. There
+    small batches are CUDA graphs, and the layers' weights are copied into the form that is fastest (`for_inference`):
+    after a change of the weights a new runner is wanted.
     """
 
     def __init__(self, model: Model, device: str | None = None, precision: str | None = None) -> None:
@@ -42,6 +50,10 @@ class TorchRunner:
         self.device = Device.choose(device, precision)
         self.model = model.to(self.device.place).eval()
         self.longest = model.encoder.longest_window
+        self.encoder = for_inference(model.encoder, self.device)
+        self.graphs: InferenceGraphs | None = None
+        if is_fast(model.encoder, self.device):
+            self.graphs = InferenceGraphs(self._compute, self.device.place, self.longest)
         self.budget = budget(self.model, self.device)
 
     @property
@@ -58,7 +70,15 @@ class TorchRunner:
         """Start and end logits, (T,) float32 each."""
         host = packed.map(torch.from_numpy)
         self.model.encoder.check(host)
-        with self.device.autocast():
-            start, end = self.model(host.to(self.device.place))
-        both = torch.stack([start, end]).float().cpu().numpy()
+        if self.graphs is not None and self.graphs.takes(packed):
+            both = self.graphs(packed)
+        else:
+            both = self._compute(host.to(self.device.place)).cpu().numpy()
         return both[0], both[1]
+
+    def _compute(self, batch: Packed[Tensor]) -> Tensor:
+        """Start and end logits of a batch on the device, (2, T) float32."""
+        head = self.model.head
+        with self.device.autocast():
+            output = self.model.read(head, self.encoder(batch, head.reads), batch)
+        return torch.stack(cast(SpanOutput, output)).float()
