@@ -51,7 +51,7 @@ def padded(task: Any, batch_size: int, device: str, count: int) -> list[tuple[di
             tables["token_type_ids"][number, :length] = torch.from_numpy(examples.windows.types[place])
             mask[number, :length] = 1
         inputs = {key: value.to(device) for key, value in {**tables, "attention_mask": mask}.items()}
-        found.append((inputs, torch.from_numpy(examples.labels[indices]).to(device)))
+        found.append((inputs, torch.from_numpy(examples.labels[indices]).long().to(device)))
     return found
 
 
