@@ -50,7 +50,7 @@ def loop_contender(
 ) -> Contender:
     """The real loop with one way of tuning."""
     model = apply(Model(Encoder(shape), SpanHead(shape.hidden), pooler=True), tuning)
-    loop = training_loop(model, task, options.batch_size, accelerator)
+    loop = training_loop(model, task, options.batch_size, accelerator, options.compile)
 
     def step() -> None:
         loop.advance()
@@ -68,13 +68,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8, help="of a pass")
     parser.add_argument("--passes", type=int, default=3, help="turns of every contender")
     parser.add_argument("--warmup", type=int, default=4, help="steps before the clock runs, at most those of a pass")
+    parser.add_argument("--only", nargs="+", default=list(TUNINGS), choices=list(TUNINGS), help="these ways of tuning")
+    parser.add_argument("--compile", default="off", choices=["graphs", "off"], help="all graphs of all may not fit")
     options = parser.parse_args()
     shape = SHAPES[options.shape]
     accelerator = Accelerator(cpu=options.device == "cpu")
     task = span_task(16 * options.batch_size)
     contenders = {BARE: quoth_contenders(shape, options, options.batch_size)["training"]}
-    for name, make in TUNINGS.items():
-        contenders[name] = loop_contender(make(len(shape.layers)), shape, task, accelerator, options)
+    for name in dict.fromkeys((FULL, *options.only)):
+        contenders[name] = loop_contender(TUNINGS[name](len(shape.layers)), shape, task, accelerator, options)
     times = race(contenders, options.passes, warmup=options.warmup)
     print(f"{options.shape}, {options.batch_size} windows a step, {machine(options.device, ('torch',))}")
     print(f"{'':24s} windows/s   × of bare   × of L12   GiB a step")
