@@ -4,20 +4,23 @@
     python -m benchmarks.speed.heads --device cpu --shapes tiny --batch-size 8 --steps 1 --passes 1
     python -m benchmarks.speed.heads --shapes large --each        # each head alone, with its own share of the time
     python -m benchmarks.speed.heads --shapes large --profile     # where the time of a step goes (CUDA)
+    python -m benchmarks.speed.heads --batch-size 16 --no-deep    # a small step
 
 Random weights; window lengths follow SQuAD, as in benchmarks.speed.encoder. `forward` is the frozen pass alone, all
-states kept; `together` is the pass, and a step of every head. Contenders take turns; medians.
+states kept, launched kernel by kernel, `forward, graph` the same as a CUDA graph; `together` is the pass, and a step of
+every head, as the loop of `quoth.train` runs it. Contenders take turns; medians.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.race import Contender, Times, machine, race, synchronise
@@ -27,6 +30,7 @@ from quoth.encoder.encoder import Encoder
 from quoth.encoder.shape import Shape
 from quoth.heads.linear import SpanHead
 from quoth.model.model import Model
+from quoth.tasks.examples import Request
 from quoth.train.frozen_heads import FrozenHeads
 from quoth.train.loop import Loop
 from quoth.train.settings import Frozen
@@ -64,6 +68,21 @@ DEEP = {
 }
 SQUAD = 131_911  # training windows of SQuAD 2.0 in the paper
 AUTHORS = 5 * 3600.0  # seconds that its authors spent on one epoch of one head
+
+
+class Pass(FrozenHeads):
+    """The frozen pass for all states, and no head."""
+
+    def stages(self, requests: Sequence[Request], windows: int) -> list[Callable[[], Tensor]]:
+        """One."""
+
+        def only() -> Tensor:
+            packed, labels = self.feed.gather(requests[0])
+            with torch.no_grad(), self.device.autocast():
+                self.model.encoder(packed, tuple(range(len(self.model.encoder.shape.layers) + 1)))
+            return torch.zeros(1, device=labels.device)
+
+        return [only]
 
 
 class Bench:
@@ -110,6 +129,12 @@ class Bench:
             loop.step += 1
 
         return step
+
+    def graph_step(self) -> Callable[[], Any]:
+        """The pass alone, as the loop runs its steps: as CUDA graphs where it can."""
+        heads = self.heads({"linear": "linear"})
+        heads.__class__ = Pass
+        return self.loop(heads).advance
 
     def flops(self, line: str) -> float:
         """Of one forward pass of a head alone, by token."""
@@ -166,7 +191,8 @@ def report(name: str, options: argparse.Namespace, accelerator: Accelerator) -> 
     together = bench.heads_step(HEADS)
     chosen = {**(HEADS if options.each else {}), **({} if options.no_deep else DEEP)}
     alone = {head: bench.heads_step({head: line}) for head, line in chosen.items()}
-    steps = {"forward": bench.forward_step(), "together": together, **alone}
+    graph = {"forward, graph": bench.graph_step()} if accelerator.device.type == "cuda" else {}
+    steps = {"forward": bench.forward_step(), **graph, "together": together, **alone}
     contenders = {head: Contender(step, windows, 2 if head in DEEP else options.steps) for head, step in steps.items()}
     times = race(contenders, options.passes, warmup=options.warmup)
     table(bench, times, accelerator.device.type == "cuda")

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from quoth.heads import build_head
+from quoth.heads.shared import Together
 from quoth.heads.step import stack
 from quoth.tasks.span import span_loss
 from quoth.windows.packed import pack
@@ -28,6 +29,7 @@ LINES = [
     "(compress(30) + pool(learned) > compress(9)) > linear",
     "compress(20) > pool(learned) > linear",
     "cnn(1xN, dropout=0) > linear",
+    "cnn(1xN, dilation=2, dropout=0) > linear",
     "pool(average) > compress(40) > cnn(1xN, dropout=0) > linear",
     "attend(weighted)",
     "attend(dot)",
@@ -120,3 +122,54 @@ def test_span_loss(dtype):
     (3 * found).backward()
     near(found.detach(), expected.detach(), 1e-5)
     near(there.grad, host.grad, 1e-5 if dtype == torch.float32 else 5e-3)
+
+
+def together(lines, hidden):
+    """All heads on the same states, as frozen heads are trained: of each the logits and its gradients."""
+    generator = torch.Generator().manual_seed(2)
+    states = [torch.randn(sum(LENGTHS), hidden, generator=generator).bfloat16() for _ in range(LAYERS + 1)]
+    heads = [wide(build_head(line, hidden, LAYERS)).train() for line in lines]
+    truths = []
+    for head in heads:
+        true = copy.deepcopy(head).double()
+        start, end = true([states[layer].double() for layer in head.reads], packed())
+        span_loss(start, end, packed(), answers()).backward()
+        truths.append([torch.stack([start, end]).detach(), *(value.grad for value in true.parameters())])
+    batch, moved = packed().map(lambda array: array.cuda()), stack([state.cuda() for state in states])
+    heads = [head.cuda() for head in heads]
+    places, labels, found = [slice(head.reads[0], head.reads[-1] + 1) for head in heads], answers().cuda(), []
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.autocast("cuda", torch.bfloat16):
+            shared = Together(heads, places, moved)
+        for head, place in zip(heads, places):
+            with torch.autocast("cuda", torch.bfloat16):
+                logits = head(moved[place], batch, shared.given)
+            span_loss(*logits, batch, labels).backward()
+            found.append([torch.stack([value.detach() for value in logits])])
+        shared.backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return (
+        heads,
+        [[*logits, *(value.grad for value in head.parameters())] for logits, head in zip(found, heads)],
+        truths,
+    )
+
+
+@pytest.mark.parametrize("hidden", [64, 384])
+def test_heads_that_share_what_they_read(hidden):
+    """As near to the truth as heads alone; and in every run the same bits.
+
+    Where the sign of what a relu gets is rounded away, a token's whole gradient is: of 5 windows that is much.
+    """
+    heads, found, truths = together(LINES, hidden)
+    wrong = {}
+    for line, head, values, true in zip(LINES, heads, found, truths):
+        names = ["logits", *(name for name, _ in head.named_parameters())]
+        far = zip(names, distance(values, true))
+        most = 0.4 if "cnn" in line else 0.06
+        wrong |= {f"{line}: {name}": part for name, part in far if part > (0.03 if name == "logits" else most)}
+    assert wrong == {}
+    again = together(LINES, hidden)[1]
+    assert all(torch.equal(a, b) for mine, other in zip(found, again) for a, b in zip(mine, other))

@@ -26,18 +26,61 @@ def token_first(layers, tokens, width):
 
 @pytest.mark.parametrize(("layers", "tokens", "width"), [(1, 1, 8), (3, 19, 50), (13, 5, 384)])
 @pytest.mark.parametrize("first", [0, 1])
-def test_weighted_sum(layers, tokens, width, first, monkeypatch):
-    from quoth.heads.kernels import weighted_sum as module
+@pytest.mark.parametrize("count", [1, 3, 17])
+def test_weighted_sums(layers, tokens, width, first, count, monkeypatch):
+    from quoth.heads.kernels import weighted_sums as module
 
     monkeypatch.setattr(module, "_PROGRAMS", 4)  # several tokens a program, as in a large batch
     x = token_first(layers + first, tokens, width)[first:]  # all layers, or a view without the first
-    weights = torch.randn(layers, device=GPU).requires_grad_()
-    found = module.weighted_sum(x, weights)
-    expected = (weights.double()[:, None, None] * x.double()).sum(0)
+    weights = torch.randn(count, layers, device=GPU).requires_grad_()
+    found = module.weighted_sums(x, weights)
+    expected = torch.einsum("kl,ltf->ktf", weights.double(), x.double())
     close(found, expected)
-    by = torch.randn(tokens, width, device=GPU)
+    assert torch.equal(found[-1], module.weighted_sums(x, weights[-1:])[0])  # the others do not matter
+    by = torch.randn(count, tokens, width, device=GPU)
     (gradient,) = torch.autograd.grad((found * by).sum(), weights)
     close(gradient, torch.autograd.grad((expected * by).sum(), weights)[0])
+
+
+@pytest.mark.parametrize(("layers", "tokens", "width", "mixes"), [(2, 1, 8, 2), (12, 7, 384, 12), (24, 3, 200, 32)])
+def test_token_mix(layers, tokens, width, mixes):
+    from quoth.heads.kernels.token_mix import token_mix
+
+    x = token_first(layers + 1, tokens, width)[1:]
+    weights = torch.randn(layers, tokens, mixes, device=GPU).softmax(0).requires_grad_()
+    found = token_mix(x, weights)
+    expected = torch.einsum("lta,ltf->atf", weights.double(), x.double())
+    close(found, expected)
+    by = torch.randn(mixes, tokens, width, device=GPU)
+    (gradient,) = torch.autograd.grad((found * by).sum(), weights)
+    close(gradient, torch.autograd.grad((expected * by).sum(), weights)[0])
+
+
+@pytest.mark.parametrize(("tokens", "places", "width"), [(1, 1, 16), (19, 3, 48), (40, 2, 256)])
+@pytest.mark.parametrize("part", [False, True])
+def test_bias_relu(tokens, places, width, part, monkeypatch):
+    from quoth.heads.kernels import bias_relu as module
+
+    monkeypatch.setattr(module, "_PROGRAMS", 4)
+    torch.manual_seed(width)
+    wide = torch.randn(tokens, places, width + 32, device=GPU).to(HALF)
+    x = wide[..., 16:-16] if part else wide[..., 16:-16].contiguous()
+    before, whole = x.double().requires_grad_(), wide.clone()
+    bias = torch.randn(width, device=GPU).requires_grad_()
+    by = torch.randn(tokens, places, width, device=GPU)
+    # x is overwritten on the way back: by its gradient, and nothing beside it
+    found = module.bias_relu(x.requires_grad_(), bias)
+    exact = bias.detach().double().requires_grad_()
+    expected = F.relu(before + exact)
+    close(found, expected)
+    gradients = torch.autograd.grad((found * by).sum(), (x, bias))
+    truths = torch.autograd.grad((expected * by.double()).sum(), (before, exact))
+    close(gradients[0], truths[0])
+    close(gradients[1], truths[1])
+    if part:
+        close(x, truths[0])
+    assert torch.equal(wide[..., :16], whole[..., :16])
+    assert torch.equal(wide[..., -16:], whole[..., -16:])
 
 
 @pytest.mark.parametrize(("layers", "tokens", "width"), [(1, 1, 8), (3, 37, 13), (2, 9, 300)])
@@ -47,7 +90,7 @@ def test_gelu_linear(layers, tokens, width, each, layer_first, monkeypatch):
     from quoth.heads.kernels import gelu_linear as module
 
     monkeypatch.setattr(module, "_PROGRAMS", 4)
-    products = token_first(layers, tokens, -(-width // 8) * 8)  # wider than the bias, up to a multiple of 8
+    products = token_first(layers, tokens, -(-width // 8) * 8)  # wider than the bias
     z = (products.contiguous() if layer_first else products).detach().clone().requires_grad_()
     bias = torch.randn(layers if each else 1, width, device=GPU).requires_grad_()
     weight = torch.randn(2, layers, width, device=GPU).requires_grad_()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from quoth.encoder.device import Device
 from quoth.heads import build_head
 from quoth.model.loading import load
 from quoth.tasks.examples import Feed
@@ -151,6 +152,43 @@ class TestReference:
         for key, value in loop.objective.heads[name].named_parameters():
             assert torch.equal(value, head.get_parameter(key)), key
         assert losses[-1] != losses[0]
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")
+class TestOnAGPU:
+    """There heads share what they read of the states: alone and together are the same up to rounding."""
+
+    LINES = {name: line for name, line in HEADS.items() if isinstance(line, str)} | {
+        "average": "pool(average) > linear",
+        "each": "compress(24, each) > linear",
+        "image": "cnn(1xN, dropout=0) > linear",
+        "dilated": "cnn(1xN, dilation=2) > linear",
+        "block": "attend(encoder)",
+    }
+
+    def losses(self, place, prepared, lines, steps):
+        settings = make_recipe(as_it_is(place, lines)).frozen
+        accelerator = make_accelerator("cuda")
+        feed = Feed(prepared.examples, accelerator.device)
+        device = Device.choose(accelerator.device, "bf16")
+        objective = FrozenHeads(load(place.model), prepared, feed, settings, 0, accelerator, device)
+        loop, found = Loop(objective, feed.lengths, settings, 0, accelerator), []
+        for _ in range(steps):
+            loop.advance()
+            found.append(loop.take_losses())
+        return found, {name: [v.detach().cpu() for v in head.parameters()] for name, head in objective.heads.items()}
+
+    def test_alone_against_together(self, lively, prepared):
+        together, _ = self.losses(lively, prepared, self.LINES, 6)
+        for name, line in self.LINES.items():
+            alone, _ = self.losses(lively, prepared, {name: line}, 6)
+            assert [step[name] for step in alone] == pytest.approx([step[name] for step in together], rel=2e-3), name
+
+    def test_twice_the_same_bits(self, lively, prepared):
+        (first, mine), (again, other) = (self.losses(lively, prepared, self.LINES, 6) for _ in range(2))
+        assert first == again
+        assert all(torch.equal(a, b) for name in mine for a, b in zip(mine[name], other[name]))
 
 
 class TestOnePass:

@@ -15,7 +15,7 @@ others read h₀ … h_L, h₀ being the embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -119,15 +119,23 @@ class Chain(nn.Module):
         form = Form(self.task, hidden, labels or 2, count if count > 1 else None, hidden)
         self.steps, _ = build(steps, form)
 
-    def forward(self, states: States, packed: Packed[Tensor] | None = None) -> SpanOutput | Tensor:
+    @property
+    def first_steps(self) -> tuple[tuple[int, ...], list[Any]]:
+        """The layers that they get, and the steps that get them: one, or the first of each branch."""
+        return self.reads[: len(self._picked) - self.pooled], list(_first(self.steps))
+
+    def forward(
+        self, states: States, packed: Packed[Tensor] | None = None, given: Mapping[Any, Tensor] | None = None
+    ) -> SpanOutput | Tensor:
         """Spans: (T, h) for each layer in `reads` → start (T,), end (T,). Classes: (n, h) for each → (n, labels).
 
         states may be one tensor of (layers, T, h) as well, which spares those who run many heads a copy for each.
+        given: what the first steps want to know of the states, where that is computed already (`quoth.heads.shared`)
         """
         wanted = len(self.reads) + self.pooled
         if len(states) != wanted:
             raise QuothError(f"head: {self.line} reads {wanted} states, not {len(states)}")
-        logits = now(run(self.steps, _pick(states, self._picked), Here(states[-1], packed)))
+        logits = now(run(self.steps, _pick(states, self._picked), Here(states[-1], packed, given or {})))
         return logits if self.task == "class" else SpanOutput(*logits.unbind(-1))
 
     def to_json(self) -> dict[str, Any]:
@@ -156,6 +164,15 @@ def run(steps: nn.ModuleList, x: Value, here: Here) -> Value:
     for step in steps:
         x = step(x if isinstance(step, Linear | Skip) else now(x), here)
     return x
+
+
+def _first(steps: nn.ModuleList) -> Iterator[nn.Module]:
+    """The steps that get the states."""
+    if isinstance(steps[0], Parallel):
+        for branch in steps[0].branches:
+            yield from _first(branch)  # type: ignore[arg-type]
+    else:
+        yield steps[0]
 
 
 def _pick(states: States, picked: tuple[int, ...]) -> Tensor:

@@ -22,7 +22,20 @@ from torch import Tensor, nn
 from quoth.encoder.graph import Graph
 from quoth.heads.graph import GraphHere, GraphValue, concat_values
 from quoth.heads.line import Argument
-from quoth.heads.step import Compressed, Form, Here, Value, by_layer, draw, fusable, need_layers, pieces, register_step
+from quoth.heads.step import (
+    Compressed,
+    Form,
+    Here,
+    Reading,
+    Value,
+    by_layer,
+    draw,
+    fusable,
+    need_layers,
+    pieces,
+    register_step,
+    up_to_16,
+)
 
 
 class Compress(nn.Module):
@@ -37,16 +50,24 @@ class Compress(nn.Module):
 
     def forward(self, x: Tensor, here: Here) -> Value:
         """(layers, T, f) → (layers, T, size); or (T, f) → (T, size)."""
-        size = self.form.width
-        extra = -size % 8  # tensor cores want rows of a multiple of 8
-        weight: Tensor = F.pad(self.weight, (0, 0, 0, extra)) if extra else self.weight
-        bias = self.bias.unflatten(0, (-1, size))
-        if weight.ndim == 3:
-            products = torch.bmm(x, weight.transpose(1, 2))
-        else:
-            products = by_layer(x, weight) if x.ndim == 3 else F.linear(x, weight)
-        found = Compressed(products, bias)
+        products = here.given.get(self)
+        if products is None:
+            weight = self._wide()
+            if weight.ndim == 3:
+                products = torch.bmm(x, weight.transpose(1, 2))
+            else:
+                products = by_layer(x, weight) if x.ndim == 3 else F.linear(x, weight)
+        found = Compressed(products, self.bias.unflatten(0, (-1, self.form.width)))
         return found if fusable(products) and self.form.outputs == 2 else found.now()
+
+    def reading(self, x: Tensor) -> Reading:
+        """The products."""
+        return Reading("each" if self.weight.ndim == 3 else "products", self._wide())
+
+    def _wide(self) -> Tensor:
+        """The weight with rows of zeros at its end: tensor cores and kernels want rows of a multiple of 16."""
+        extra = up_to_16(self.form.width) - self.form.width
+        return F.pad(self.weight, (0, 0, 0, extra)) if extra else self.weight
 
     def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
         """(layers, T, f) → (layers, T, size); or (T, f) → (T, size)."""

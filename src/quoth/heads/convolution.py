@@ -26,7 +26,7 @@ from quoth.heads import graph
 from quoth.heads.graph import GraphHere, GraphValue
 from quoth.heads.image import draw_filters, filters, make_image
 from quoth.heads.line import Argument
-from quoth.heads.step import Form, Here, Step, register_step
+from quoth.heads.step import Form, Here, Reading, Step, fusable, register_step
 
 WIDTH = 8
 FIRST = 16  # the width of the first filters of 1×N
@@ -56,11 +56,24 @@ class FeatureCNN(nn.Module):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(layers, T, f) or (T, f) → (T, features)."""
-        x = x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1)  # (T, layers, f)
-        x = F.relu(self.first(_patches(_fill_up(x, 2, FIRST * self.dilation), self.dilation)))
+        given = here.given.get(self)
+        if given is None:
+            x = x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(1)  # (T, layers, f)
+            patches = _patches(_fill_up(x, 2, FIRST * self.dilation), self.dilation)
+            x = _linear_relu(patches, self.first.weight, self.first.bias)
+        else:
+            places = self.first.bias.repeat(given.shape[-1] // len(self.first.bias))
+            x = _bias_relu(given, places).unflatten(2, (-1, len(self.first.bias))).flatten(1, 2)
         for layer in (self.second, self.third):
-            x = F.relu(layer(_fill_up(x, 1, WIDTH).unflatten(1, (-1, WIDTH)).flatten(2)))
+            if x.shape[1] < WIDTH:  # zeros would fill it up: the rest of the filter sees nothing
+                x = _linear_relu(x.flatten(1).unsqueeze(1), layer.weight[:, : x[0].numel()], layer.bias)
+            else:
+                x = _linear_relu(_fill_up(x, 1, WIDTH).unflatten(1, (-1, WIDTH)).flatten(2), layer.weight, layer.bias)
         return F.dropout(x.flatten(1), self.dropout, self.training)
+
+    def reading(self, x: Tensor) -> Reading:
+        """The first filters' products."""
+        return Reading("patches", self.first.weight, self.dilation)
 
     def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
         """(layers, T, f) or (T, f) → (T, features), one token at a time."""
@@ -109,6 +122,43 @@ class TokenCNN(nn.Module):
             y = graph.relu(g, graph.convolve(g, conv, replace(y, name=name, width=width)))
         flat = y.width * y.channels
         return GraphValue(g.reshape(g("Transpose", y.name, perm=[0, 2, 3, 1]), -1, flat), None, flat)
+
+
+def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """relu(W·x + b). x: (T, places, f) → (T, places, n)."""
+    if fusable(x):
+        return _bias_relu(F.linear(x, weight), bias)
+    return F.relu(F.linear(x, weight, bias))
+
+
+def _bias_relu(x: Tensor, bias: Tensor) -> Tensor:
+    """relu(x + b). x: (T, places, n) → the same."""
+    if fusable(x) and len(bias) % 16 == 0:
+        from quoth.heads.kernels.bias_relu import bias_relu  # Triton is optional
+
+        return bias_relu(x, bias)
+    return F.relu(x + bias.to(x.dtype))
+
+
+def wide_patches(x: Tensor, features: int) -> Tensor:
+    """So many features of all layers side by side. x: (T, L, f), f a multiple → (T, f / features, L · features)."""
+    if x.is_cuda and x.element_size() == 2 and x.is_contiguous():
+        wide = x.view(torch.complex128).unflatten(2, (-1, features // 8)).transpose(1, 2)  # 16 bytes move at once
+        return wide.flatten(2).view(x.dtype)  # type: ignore[no-any-return]
+    return x.unflatten(2, (-1, features)).transpose(1, 2).flatten(2)  # type: ignore[no-any-return]
+
+
+def wide_weight(weight: Tensor, dilation: int, times: int) -> Tensor:
+    """Filters of 16 features as filters of `times` · 16 for all places in them, zeros where they do not look.
+
+    The places of a dilated filter are interleaved: the one that begins at feature d sees every dilation-th from there.
+    weight: (n, L·16); times: a multiple of the dilation → (times · n, L · times · 16)
+    """
+    sizes = times // dilation, dilation, FIRST
+    outer, inner, tap = torch.meshgrid(*(torch.arange(n, device=weight.device) for n in sizes), indexing="ij")
+    place = ((outer * FIRST + tap) * dilation + inner).view(times, FIRST, 1)
+    sees = (place == torch.arange(times * FIRST, device=weight.device)).to(weight.dtype)  # (places, 16, features)
+    return torch.einsum("nlj,pji->pnli", weight.unflatten(1, (-1, FIRST)), sees).flatten(2).flatten(0, 1)
 
 
 def _patches(x: Tensor, dilation: int) -> Tensor:

@@ -27,7 +27,7 @@ from quoth.encoder.graph import Graph
 from quoth.encoder.steps import initialise, linear_activate, linear_add_norm
 from quoth.heads.graph import GraphHere, GraphValue
 from quoth.heads.line import Argument
-from quoth.heads.step import Form, Here, by_layer, need_layers, register_step
+from quoth.heads.step import Form, Here, Reading, by_layer, fusable, need_layers, register_step
 
 SIGMA = 0.02  # BERT's
 
@@ -41,6 +41,19 @@ class Queries(nn.Module):
         self.form = replace(form, layers=None, width=form.outputs)
         self.query = _normal(form.outputs, form.width)
         self.bias = nn.Parameter(torch.zeros(form.outputs))
+
+    def reading(self, x: Tensor) -> Reading:
+        """The products that the scores and the logits are made of."""
+        return Reading("products", self._vectors())
+
+    def _vectors(self) -> Tensor:
+        """What each state is multiplied with: (k, f)."""
+        return self.query
+
+    def _products(self, x: Tensor, here: Here) -> Tensor:
+        """(L, T, f) → (L, T, k)."""
+        given = here.given.get(self)
+        return by_layer(x, self._vectors()) if given is None else given
 
     def _logits(self, g: Graph, products: str) -> GraphValue:
         """In a graph, the sum over layers and the bias. (L, T, outputs) → (T, outputs)."""
@@ -58,7 +71,7 @@ class Weighted(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        return _mix(self.weights(x), by_layer(x, self.query)) + self.bias
+        return _mix(self.weights(x), self._products(x, here)) + self.bias
 
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts, for every token the same: (L, 1, outputs)."""
@@ -76,7 +89,7 @@ class Dot(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        products = by_layer(x, self.query)
+        products = self._products(x, here)
         return _mix(_softmax(products), products) + self.bias
 
     def weights(self, x: Tensor) -> Tensor:
@@ -98,9 +111,12 @@ class Multiplicative(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        both = torch.cat([self.query @ self.weight, self.query])
-        keys, products = by_layer(x, both).chunk(2, -1)
+        keys, products = self._products(x, here).chunk(2, -1)
         return _mix(_softmax(keys), products) + self.bias
+
+    def _vectors(self) -> Tensor:
+        """The keys' and the queries'."""
+        return torch.cat([self.query @ self.weight, self.query])
 
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts: (L, T, outputs)."""
@@ -128,7 +144,7 @@ class EncoderBlock(Queries):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(L, T, f) → (T, outputs)."""
-        attended = self._attend(x)
+        attended = self._attend(x, _softmax(self._products(x, here)))
         queries = self.query.to(attended.dtype).unsqueeze(1).expand_as(attended).flatten(0, 1)
         z = linear_add_norm(self.output, attended.flatten(0, 1), queries, self.attention_norm, 0.0)
         mixed = linear_add_norm(self.down, linear_activate(self.up, z, "gelu"), z, self.ffn_norm, 0.0)
@@ -137,27 +153,40 @@ class EncoderBlock(Queries):
 
     def weights(self, x: Tensor) -> Tensor:
         """What each layer counts, the mean over heads: (L, T, outputs)."""
-        mean: Tensor = self._weights(x).unflatten(2, (-1, self.heads)).mean(-1)
+        weights = _softmax(by_layer(x, self._vectors()))
+        mean: Tensor = weights.unflatten(2, (-1, self.heads)).mean(-1)
         return mean
 
-    def _weights(self, x: Tensor) -> Tensor:
-        """(L, T, f) → (L, T, outputs·heads)."""
-        size = x.shape[-1] // self.heads
+    def _vectors(self) -> Tensor:
+        """A key for each query and head: (outputs·heads, f)."""
+        size = self.query.shape[-1] // self.heads
         queries = self.to_query(self.query).unflatten(-1, (self.heads, 1, size)) * size**-0.5
         keys = self.to_key.weight.unflatten(0, (self.heads, size))
-        return _softmax(by_layer(x, (queries @ keys).flatten(0, 2)))
+        found: Tensor = (queries @ keys).flatten(0, 2)
+        return found
 
-    def _attend(self, x: Tensor) -> Tensor:
-        """For each query and head the values of the mixed states. x: (L, T, f) → (outputs, T, f)."""
-        weights = self._weights(x).permute(1, 2, 0).to(x.dtype).contiguous()  # a token's lie side by side
-        states = x.transpose(0, 1)
+    def _attend(self, x: Tensor, weights: Tensor) -> Tensor:
+        """For each query and head the values of the mixed states.
+
+        x: (L, T, f), weights: (L, T, outputs·heads) → (outputs, T, f)
+        """
         projections = self.to_value.weight.unflatten(0, (self.heads, -1)).transpose(1, 2)
-        found = []
-        for of_one in weights.split(self.heads, 1):
-            mixed = torch.bmm(of_one, states)  # (T, heads, f)
-            values = torch.bmm(mixed.transpose(0, 1), projections)  # (heads, T, f / heads)
-            found.append(values.transpose(0, 1).flatten(1))
-        return torch.stack(found) + self.to_value.bias.to(found[0].dtype)
+        outputs = len(self.query)
+        if fusable(x) and not x.requires_grad:
+            from quoth.heads.kernels.token_mix import token_mix  # Triton is optional
+
+            mixed = token_mix(x, weights)  # (outputs·heads, T, f)
+            values = torch.bmm(mixed, projections.repeat(outputs, 1, 1))
+            together: Tensor = values.unflatten(0, (outputs, -1)).transpose(1, 2).flatten(2)
+        else:
+            states, found = x.transpose(0, 1), []
+            by_token = weights.permute(1, 2, 0).to(x.dtype).contiguous()  # a token's lie side by side
+            for of_one in by_token.split(self.heads, 1):
+                mixed = torch.bmm(of_one, states)  # (T, heads, f)
+                values = torch.bmm(mixed.transpose(0, 1), projections)  # (heads, T, f / heads)
+                found.append(values.transpose(0, 1).flatten(1))
+            together = torch.stack(found)
+        return together + self.to_value.bias.to(together.dtype)
 
     def to_onnx(self, g: Graph, x: GraphValue, here: GraphHere) -> GraphValue:
         """(L, T, f) → (T, outputs), query after query: they are few."""

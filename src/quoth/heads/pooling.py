@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from quoth.encoder.graph import Graph
 from quoth.heads.graph import GraphHere, GraphValue
 from quoth.heads.line import Argument
-from quoth.heads.step import Form, Here, fusable, need_layers, register_step
+from quoth.heads.step import Form, Here, Reading, fusable, need_layers, register_step
 
 
 class Pool(nn.Module):
@@ -33,16 +33,22 @@ class Pool(nn.Module):
 
     def forward(self, x: Tensor, here: Here) -> Tensor:
         """(layers, T, f) → (T, f)."""
+        if self in here.given:
+            return here.given[self]
         fused = fusable(x) and not x.requires_grad
         if self.weight is None and not fused:
             return x.mean(0)
         weights = self._weights(x.device)
         if fused:
-            from quoth.heads.kernels.weighted_sum import weighted_sum  # Triton is optional
+            from quoth.heads.kernels.weighted_sums import weighted_sums  # Triton is optional
 
-            return weighted_sum(x, weights)
+            return weighted_sums(x, weights.unsqueeze(0))[0]
         # A product a token: no (layers, T, f) is made on the way, and w's gradient is summed in many places at once.
         return torch.bmm(weights.to(x.dtype).expand(x.shape[1], 1, -1), x.transpose(0, 1)).squeeze(1)
+
+    def reading(self, x: Tensor) -> Reading:
+        """The sum."""
+        return Reading("mix", self._weights(x.device))
 
     def shares(self) -> Tensor:
         """The share of each layer, (layers,), without γ; LP only."""

@@ -7,8 +7,8 @@ its output), `forward(x, here)` and, to be exported, `to_onnx(g, x, here)`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -45,17 +45,36 @@ class Form:
 
 @dataclass(frozen=True)
 class Here:
-    """What a step may look at beside its input: the last state, (T, hidden), and for spans where windows end."""
+    """What a step may look at beside its input: the last state, (T, hidden), and for spans where windows end.
+
+    given: what the step's `Reading` asked for, where it was computed for several heads at once
+    """
 
     last: Tensor
     packed: Packed[Tensor] | None
+    given: Mapping[Any, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a step computes of the states x, (L, T, f), first; `quoth.heads.shared` does it for many heads at once.
+
+    mix       weight: (L,)        Σₗ weightₗ·xₗ, (T, f)
+    products  weight: (n, f)      each state by the same weight, (L, T, n)
+    each      weight: (L, n, f)   each state by its own, (L, T, n)
+    patches   weight: (n, L·16)   filters over 16 features at a time, every `dilation`-th of them
+    """
+
+    kind: Literal["mix", "products", "each", "patches"]
+    weight: Tensor
+    dilation: int = 1
 
 
 @dataclass(frozen=True)
 class Compressed:
     """gelu(products + bias), not yet computed: `linear` may finish it in a cheaper way than by `now()`.
 
-    products: (layers, T, size up to 8), or (T, size up to 8); bias: (1 or layers, size)
+    products: (layers, T, size up to 16), or (T, size up to 16), 0 beyond the size; bias: (1 or layers, size)
     """
 
     products: Tensor
@@ -68,6 +87,11 @@ class Compressed:
 
     def now(self) -> Tensor:
         """(layers, T, size) or (T, size)."""
+        if self.products.ndim == 2 and fusable(self.products):
+            from quoth.encoder.kernels.gelu import bias_gelu  # Triton is optional
+
+            extra = self.products.shape[1] - self.bias.shape[1]
+            return bias_gelu(self.products, F.pad(self.bias[0], (0, extra)), True)[:, : self.bias.shape[1]]
         bias = self.bias.unsqueeze(1) if self.products.ndim == 3 else self.bias
         return F.gelu(self.products[..., : bias.shape[-1]] + bias.to(self.products.dtype), approximate="tanh")
 
@@ -76,7 +100,10 @@ class Compressed:
         from quoth.heads.kernels.gelu_linear import gelu_linear  # Triton is optional
 
         products = self.products if self.products.ndim == 3 else self.products.unsqueeze(0)
-        return gelu_linear(products, self.bias, weight.unflatten(1, (len(products), -1)))
+        bias, to_logits = self.bias, weight.unflatten(1, (len(products), -1))
+        if extra := products.shape[-1] - bias.shape[-1]:
+            bias, to_logits = F.pad(bias, (0, extra)), F.pad(to_logits, (0, extra))
+        return gelu_linear(products, bias, to_logits)
 
 
 Piece: TypeAlias = Tensor | Compressed
@@ -138,6 +165,11 @@ def by_layer(x: Tensor, weight: Tensor) -> Tensor:
         products: Tensor = F.linear(tokens.flatten(0, 1), weight).unflatten(0, tokens.shape[:2])
         return products.transpose(0, 1)
     return torch.bmm(x, weight.T.expand(len(x), -1, -1))
+
+
+def up_to_16(size: int) -> int:
+    """The next multiple of 16: rows of 32 bytes, which Triton's kernels read in the widest loads."""
+    return -(-size // 16) * 16
 
 
 def fusable(x: Tensor) -> bool:

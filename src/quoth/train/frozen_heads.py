@@ -2,7 +2,8 @@
 
 The authors stored the states, 2.6 TB, and spent five hours an epoch on each head. Here nothing is stored: every head
 that a recipe names is trained on the states of the batch at hand, and they are freed with it. A head has its own loss,
-optimiser, schedule and dropout, so what it becomes does not depend on which others are trained beside it.
+optimiser, schedule and dropout, so what it becomes does not depend on which others are trained beside it: on a CPU to
+the bit; on a GPU, where heads share their first matrix products (`quoth.heads.shared`), up to rounding.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from torch import Tensor
 
 from quoth.encoder import Device, Shape
 from quoth.errors import QuothError
-from quoth.heads import build_head
-from quoth.heads.step import stack
+from quoth.heads import Chain, build_head
+from quoth.heads.shared import Together
+from quoth.heads.step import fusable, stack
 from quoth.model import Model
 from quoth.tasks import Task
 from quoth.tasks.examples import Batches, Request
@@ -61,12 +63,19 @@ class Shared:
         with torch.no_grad():
             return stack(self.model.encoder(packed, self.layers))
 
-    def logits(self, which: int, states: Tensor, packed: Packed[Tensor]) -> Any:
+    def together(self, states: Tensor) -> Together | None:
+        """What several heads compute of the states at once; None where each does it for itself."""
+        return Together(self.heads, self._places, states) if fusable(states) else None
+
+    def logits(self, which: int, states: Tensor, packed: Packed[Tensor], together: Together | None = None) -> Any:
         """What one of the heads makes of them."""
         own = states[self._places[which]]
         if len(own) < len(states) and not states.is_cuda:
             own = stack(own.unbind())  # as the head would have them alone, to the last bit; a GPU spares the copy
-        return self.model.read(self.heads[which], own, packed)
+        head = self.heads[which]
+        if together is not None and isinstance(head, Chain) and head.task == "span":
+            return head(own, packed, together.given)
+        return self.model.read(head, own, packed)
 
 
 def _as_slice(places: list[int]) -> slice | list[int]:
@@ -130,27 +139,43 @@ class FrozenHeads:
         made: list[Any] = []
 
         def first() -> Tensor:
-            made[:] = self._batch(requests[0])
+            packed, labels, states = self._batch(requests[0])
+            with self.device.autocast():
+                made[:] = packed, labels, states, self.shared.together(states)
             return self._backward(self._others, made, windows)
 
-        return [first, *(partial(self._backward, [number], made, windows) for number in self._drawing)]
+        stages: list[Callable[[], Tensor]] = [first]
+        stages += [partial(self._backward, [number], made, windows) for number in self._drawing]
+
+        def last() -> Tensor:
+            losses = stages[-1]()
+            self._finish(made[3])
+            made.clear()
+            return losses
+
+        return [*stages[:-1], last]
 
     def _backward(self, numbers: Sequence[int], made: Sequence[Any], windows: int) -> Tensor:
         """The gradients of these heads."""
-        packed, labels, states = made
+        packed, labels, states, together = made
         heads, losses = list(self.heads.values()), torch.zeros(len(self.heads), device=labels.device)
         for number in numbers:
             if not heads[number].training:  # after an evaluation
                 heads[number].train()
             with self.device.autocast():
-                output = self.shared.logits(number, states, packed)
+                output = self.shared.logits(number, states, packed, together)
             loss = self.task.loss(output, packed, labels) / (windows if packed.count is None else packed.count)
             loss.backward()  # of one head at a time: what it kept is freed before the next
             losses[number] = loss.detach()
-        if self.accelerator.num_processes > 1:
-            for value in (value for number in numbers for value in self.groups[number].parameters.values()):
-                value.grad = None if value.grad is None else self.accelerator.reduce(value.grad, "sum")
         return losses
+
+    def _finish(self, together: Together | None) -> None:
+        """The gradients of what the heads computed together, then those of all processes."""
+        if together is not None:
+            together.backward()
+        if self.accelerator.num_processes > 1:
+            for value in (value for group in self.groups for value in group.parameters.values()):
+                value.grad = None if value.grad is None else self.accelerator.reduce(value.grad, "sum")
 
     def after_step(self, learning_rate: float | Tensor) -> None:
         """Nothing."""
