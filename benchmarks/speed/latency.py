@@ -5,7 +5,7 @@
 
 All weights are random; windows have 180 tokens, as SQuAD's on average. A call goes from numpy to numpy: what a reader
 asks of its runner. "GPU" is the time between two events of the device around the replay of a graph. A question goes
-from text to answer through `Reader`, with the tokenizer of the embedded reader: a context of about 150 words.
+from text to answer through `Reader`, with the tokenizer of the embedded reader: a context of 168 words.
 
     graphs               what `TorchRunner` does
     kernel by kernel     the same kernels on the batch as it is, without inert windows
