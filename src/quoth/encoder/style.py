@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from quoth.config import fill
+from quoth.errors import QuothError
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,13 @@ class Style:
     first_position: int = 0
     dropout: float = 0.1
     attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise QuothError(f"style: {name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        if not 0 <= self.eps < 1 or self.first_position < 0:
+            raise QuothError(f"style: eps is {self.eps} and first_position {self.first_position}; both are small")
 
     def to_json(self) -> dict[str, Any]:
         """The style as plain JSON; `from_json` reads it back."""

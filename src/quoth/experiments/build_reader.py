@@ -33,7 +33,7 @@ from quoth.data import Dataset, read
 from quoth.errors import QuothError
 from quoth.experiments.card import Card, model_card
 from quoth.export.export import export
-from quoth.files import read_json, write_json, write_text
+from quoth.files import read_json, read_object, write_json, write_text
 from quoth.prune import PruneRecipe, make_prune_recipe, prune
 from quoth.prune.metrics import RoundMetrics
 from quoth.score import hardware, span_quality
@@ -108,8 +108,8 @@ def build_reader(
         there = {**read_table(folder.recipe), "card": {}} if begun else None  # another card alone is no other recipe
         folder.claim({**recipe.table, "card": {}}, there)
         done = run / "build.json"
-        if done.exists() and read_json(done)["recipe"] == recipe.table:
-            return dict(read_json(done))
+        if done.exists() and read_object(done).get("recipe") == recipe.table:
+            return read_object(done)
         dataset = _evaluation(recipe)
         write_text(run / "recipe.toml", dump_toml(recipe.table))
         teacher_data, cut_data = training_data(run, recipe, say)
@@ -149,7 +149,7 @@ def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> t
         return data, recipe.cut.data
     place = run / MADE
     origin = {"train": list(data.train), "parts": parts, "seed": recipe.teacher.seed}
-    if not place.exists() or read_json(place).get("origin") != origin:  # of a recipe that was refused later, say
+    if not place.exists() or read_object(place).get("origin") != origin:  # of a recipe that was refused later, say
         if tell:
             tell("negatives")
         with _clock(run, "negatives"):

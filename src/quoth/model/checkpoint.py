@@ -226,7 +226,8 @@ def _head(
     family: Family, config: dict[str, Any], tensors: Mapping[str, Tensor], shape: Shape, style: Style
 ) -> dict[str, Any] | None:
     """Which head a checkpoint carries: by its class, and only if its weights are there."""
-    classes = " ".join(config.get("architectures") or [])
+    named = config.get("architectures") or []
+    classes = " ".join(map(str, named)) if isinstance(named, list) else ""
     if "ForPreTraining" in classes or "ForMaskedLM" in classes:
         return _mlm_head(config, tensors, shape, style)
     linear = tensors.get("head.linear.weight")
