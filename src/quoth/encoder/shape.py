@@ -146,7 +146,12 @@ class Shape:
             raise QuothError(f"{source}: layers is a list of objects with heads, key, value, ffn")
         for number, layer in enumerate(layers):
             fill(LayerShape, layer, f"{source}: layers[{number}]")  # once alone, for a message with its number
-        return fill(cls, value, source)
+        try:
+            return fill(cls, value, source)
+        except QuothError as error:
+            if str(error).startswith(source):
+                raise
+            raise QuothError(f"{source}: {str(error).removeprefix('shape: ')}") from None  # a size, which knows no file
 
 
 @dataclass(frozen=True)

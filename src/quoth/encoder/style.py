@@ -40,4 +40,9 @@ class Style:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], source: str) -> Style:
         """Read a style from JSON, naming the key that is unknown or of another type."""
-        return fill(cls, value, source, "style.")
+        try:
+            return fill(cls, value, source, "style.")
+        except QuothError as error:
+            if str(error).startswith(source):
+                raise
+            raise QuothError(f"{source}: {error}") from None  # a value, which knows no file

@@ -43,10 +43,7 @@ def make_cost(recipe: PruneRecipe, model: Model, run: Path, device: str) -> Cost
         return Flops(recipe.data.max_length)
     kept = run / "latency.json"
     if kept.exists():
-        try:
-            return Latency.from_json(read_object(kept))
-        except (KeyError, TypeError, ValueError):
-            raise QuothError(f"{kept}: is not what Quoth writes there; remove it, and it is measured anew") from None
+        return Latency.from_json(read_object(kept), str(kept))
     shape, style = model.encoder.shape, model.encoder.style
     latency = measure_latency(shape, target.device or device, length=recipe.data.max_length, style=style)
     write_json(kept, latency.to_json())
