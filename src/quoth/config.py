@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from datetime import date, time
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -19,6 +20,7 @@ from quoth.limits import LEVELS, nested_deeply, open_bytes, read_bounded
 
 Made = TypeVar("Made")
 LONGEST = 1 << 20  # bytes of a recipe
+BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that TOML takes without quotes
 DOTTED = re.compile(rf"(?<![^\s.=])(?:[^\s.=]++[ \t]*+\.[ \t]*+){{{LEVELS}}}")  # a.a.a. …
 SHOWN = 200  # characters of a value in a message
 NAMES = {
@@ -83,11 +85,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def dump_toml(table: Mapping[str, Any]) -> str:
     """A table of values and of tables of values, as TOML. What is None is left out: its default is None."""
-    lines = [f"{key} = {_toml(value)}" for key, value in table.items() if not isinstance(value, Mapping | NoneType)]
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping | NoneType)}
+    lines = [f"{_toml_key(key)} = {_toml(value)}" for key, value in plain.items()]
     for name, inner in table.items():
         if isinstance(inner, Mapping):
-            lines += ["", f"[{name}]", *(f"{k} = {_toml(v)}" for k, v in inner.items() if v is not None)]
+            lines += ["", f"[{_toml_key(name)}]"]
+            lines += [f"{_toml_key(key)} = {_toml(value)}" for key, value in inner.items() if value is not None]
     return "\n".join(lines) + "\n"
+
+
+def _toml_key(key: str) -> str:
+    """A key as TOML wants it: in quotes unless it is plain."""
+    return key if BARE.fullmatch(key) else _toml(key)
 
 
 def _toml(value: Any) -> str:
@@ -96,6 +105,8 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{_toml(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float) and not isfinite(value):  # JSON has no such numbers, TOML has
+        return repr(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -168,7 +179,17 @@ def read_table(path: str | Path, overrides: Sequence[str] = (), override: Overri
         raise QuothError(f"{path}: not valid TOML (nested too deeply)")
     for one in overrides:
         (override or set_key)(table, one)
+    dated = next((key for key, value in flat(table).items() if _is_dated(value)), None)
+    if dated is not None:
+        raise QuothError(f"{path}: {dated} is a date or a time, which no key takes; write it in quotes if it is a text")
     return table
+
+
+def _is_dated(value: Any) -> bool:
+    """Whether a value is a date or a time, which only TOML has, or holds one."""
+    if isinstance(value, Mapping):
+        return any(map(_is_dated, value.values()))
+    return any(map(_is_dated, value)) if isinstance(value, list) else isinstance(value, date | time)
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -226,9 +226,13 @@ def json_file(draw: Draw, *bases: Any, most: int = 3, zipped: bool = False) -> b
 
 @st.composite
 def json_lines(draw: Draw, *bases: Any, most: int = 3, zipped: bool = False) -> bytes:
-    """The bytes of a file of JSON lines, of some of `bases`, one of them with changes; lines may be repeated or cut."""
-    lines = [dump(base) for base in draw(st.lists(st.sampled_from(bases), max_size=4))]
-    if draw(st.integers(0, 4)) < 4:
+    """The bytes of a file of JSON lines: `bases`, or some of them in any order, one of them with changes."""
+    whole = draw(st.integers(0, 2)) < 2
+    lines = [dump(base) for base in (bases if whole else draw(st.lists(st.sampled_from(bases), max_size=4)))]
+    if whole and draw(st.booleans()):
+        place = draw(st.integers(0, len(bases) - 1))
+        lines[place] = dump(draw(changed(bases[place], most=most)))
+    elif not whole:
         lines.insert(draw(st.integers(0, len(lines))), dump(draw(changed(*bases, most=most))))
     end = draw(st.sampled_from(("\n", "\n", "\r\n", "\n\n", "\u2028", "")))
     return draw(encoded(end.join(lines) + end, zipped=zipped))

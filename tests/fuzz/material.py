@@ -79,7 +79,7 @@ def tokenizer() -> Files:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=special
     )
     made.add_special_tokens(list(SPECIAL))
-    config = {"model_max_length": 64, "do_lower_case": True, "tokenizer_class": "BertTokenizer"}
+    config = {"model_max_length": 128, "do_lower_case": True, "tokenizer_class": "BertTokenizer"}
     return {"tokenizer.json": made.to_str().encode(), "tokenizer_config.json": json.dumps(config).encode()}
 
 
@@ -90,7 +90,7 @@ def vocabulary() -> bytes:
 
 def shape(vocab: int) -> Shape:
     """The sizes of all models here."""
-    return Shape(vocab=vocab, positions=64, types=2, embedding=8, hidden=8, layers=(LayerShape(2, 4, 4, 8),))
+    return Shape(vocab=vocab, positions=160, types=2, embedding=8, hidden=8, layers=(LayerShape(2, 4, 4, 8),))
 
 
 def files_of(folder: Path) -> Files:
@@ -159,7 +159,7 @@ def _hugging_face(place: Path) -> dict[str, Files]:
         "model_type": "bert", "architectures": ["BertForQuestionAnswering"],
         "vocab_size": len(dict.fromkeys(VOCABULARY)),
         "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8,
-        "max_position_embeddings": 64, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
+        "max_position_embeddings": 160, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
         "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
     }  # fmt: skip
     model = _model(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fuzz.case import Case, Target
-from fuzz.hostile import Draw, changed, damaged, dump, encoded, json_file
+from fuzz.hostile import TEXTS, Draw, changed, damaged, dump, encoded, json_file
 from fuzz.material import CONTEXT, exported_with, facts_of_export, model_folders, tokenizer, vocabulary
 from quoth.answer.abstention import stored_abstention
 from quoth.answer.reader import Reader
@@ -90,18 +91,45 @@ def run_shape(folder: Path, _: Case) -> None:
 
 @st.composite
 def weights(draw: Draw, base: str, name: str) -> Case:
-    """A safetensors file with a changed header (offsets, types, shapes, names), or damaged bytes."""
+    """A safetensors file with a changed header (offsets, types, shapes, names), tensors or bytes."""
     data = model_folders()[base][name]
     (length,) = struct.unpack("<Q", data[:8])
-    if draw(st.integers(0, 3)) < 3:
-        header = dump(draw(changed(_small(json.loads(data[8 : 8 + length])), most=2))).encode("utf-8", "surrogatepass")
-        said = draw(
-            st.sampled_from([len(header)] * 6 + [0, 1, len(header) - 1, len(header) + 1, 2**40, 2**63, 2**64 - 1])
-        )
-        made = struct.pack("<Q", said) + header + data[8 + length :]
+    header, rest = _small(json.loads(data[8 : 8 + length])), data[8 + length :]
+    kind = draw(st.sampled_from(("tensors", "header", "bytes")))
+    if kind == "bytes":
+        return Case({**model_folders()[base], name: draw(damaged(data, most=4))})
+    if kind == "tensors":
+        header, rest = draw(other_tensors(header, rest))
+        said, text = 0, json.dumps(header).encode()
     else:
-        made = draw(damaged(data, most=4))
-    return Case({**model_folders()[base], name: made})
+        text = dump(draw(changed(header, most=2))).encode("utf-8", "surrogatepass")
+        said = draw(st.sampled_from([0] * 6 + [1, -1, -len(text), 2**40, 2**63, 2**64 - 1 - len(text)]))
+    return Case({**model_folders()[base], name: struct.pack("<Q", len(text) + said) + text + rest})
+
+
+@st.composite
+def other_tensors(draw: Draw, header: dict[str, Any], rest: bytes) -> tuple[dict[str, Any], bytes]:
+    """A sound file of other tensors: renamed, of another shape or type of the same size, of numbers that are none."""
+    for _ in range(draw(st.integers(1, 3))):
+        name = draw(st.sampled_from(sorted(key for key in header if key != "__metadata__")))
+        fate, tensor = draw(st.sampled_from(("name", "shape", "flat", "type", "nan"))), header[name]
+        if fate == "name":
+            header[draw(st.sampled_from((f"{name}x", "head.x", "encoder.layers.7.x", *TEXTS)))] = header.pop(name)
+        elif fate == "shape":
+            tensor["shape"] = tensor["shape"][::-1]
+        elif fate == "flat":
+            tensor["shape"] = draw(st.sampled_from(([math.prod(tensor["shape"])], [1, *tensor["shape"], 1])))
+        elif fate == "type":
+            tensor["dtype"] = draw(st.sampled_from(("I32", "U32", "F32")))
+        else:
+            rest = draw(st.sampled_from((b"\xff", b"\x7f\x80\0\0", b"\0"))) * len(rest)
+            rest = rest[: _end(header)]
+    return header, rest
+
+
+def _end(header: dict[str, Any]) -> int:
+    """How many bytes the tensors take."""
+    return max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
 
 
 def _small(header: dict[str, Any]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def wrong_message(message: str, target: Target, case: Case, folder: Path) -> tup
         return "message of several lines", repr(message)
     if len(message) > 4000:
         return "message without end", message[:1000]
-    given = (argument[:20] for argument in case.arguments)
+    given = (part for argument in case.arguments for part in (argument[:20], repr(argument)[1:20]) if part)
     names = (str(folder), *case.files, *(name.split("/")[-1] for name in case.files), *given, *target.words)
     if not any(name in message for name in names):
         return "message that names no culprit", message

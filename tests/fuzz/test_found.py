@@ -1,16 +1,23 @@
 """What fuzzing has found, each with the smallest input that showed it."""
 
 import json
+import tomllib
 
 import pytest
 
+from fuzz.case import Case
 from fuzz.material import model_folders
 from fuzz.run_formats import LATENCY
 from quoth.cli.screen import say
+from quoth.config import dump_toml
 from quoth.encoder.shape import Shape
 from quoth.encoder.style import Style
 from quoth.errors import LONGEST, QuothError
+from quoth.model.loading import load
+from quoth.prune.hpo import Search, open_study
 from quoth.prune.latency import Latency
+from quoth.train.cache import _wrong
+from quoth.train.recipe import read_recipe
 
 
 class TestOneLine:
@@ -84,3 +91,76 @@ def test_a_latency_that_is_none(change):
         Latency.from_json({**LATENCY, **change}, "latency.json")
     with pytest.raises(QuothError, match=r"^latency.json: "):
         Latency.from_json([], "latency.json")
+
+
+class TestRecipes:
+    @pytest.mark.parametrize("value", ["2020-01-01", "10:00:00", "[1, 2020-01-01T00:00:00]", "{a = 2020-01-01}"])
+    def test_a_date(self, tmp_path, value):
+        (tmp_path / "r.toml").write_text(f'model = "m"\n[data]\ntrain = "t"\n[tuning]\nkind = "full"\nsize = {value}\n')
+        with pytest.raises(QuothError, match=r"r\.toml: tuning\.size.* is a date or a time"):
+            read_recipe(tmp_path / "r.toml")
+        (tmp_path / "r.toml").write_text('model = "m"\n[data]\ntrain = "t"\n')
+        with pytest.raises(QuothError, match=r"head\.x.* is a date or a time"):
+            read_recipe(tmp_path / "r.toml", [f"head.x={value}"])
+
+    @pytest.mark.parametrize("key", ["", " ", "a b", "a.b", "é", '"', "a\nb", "]", "=", "\x7f"])
+    def test_any_key_reads_back(self, key):
+        table = {"tuning": {key: 1, "more": {key: [1.5]}}, key: 2, f"{key}x": {key: "y"}}
+        assert tomllib.loads(dump_toml(table)) == table
+
+    @pytest.mark.parametrize("number", [float("inf"), float("-inf")])
+    def test_numbers_that_json_does_not_have(self, number):
+        assert tomllib.loads(dump_toml({"a": {"b": number}})) == {"a": {"b": number}}
+
+
+def test_an_activation_that_nobody_knows(tmp_path):
+    value = json.loads(model_folders()["whole"]["quoth.json"])
+    value["style"]["activation"] = ""
+    for name, data in {**model_folders()["whole"], "quoth.json": json.dumps(value).encode()}.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(QuothError, match=r"quoth\.json: activation '' is not supported"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["sharded", "delta"])
+def test_a_name_that_no_file_can_have(tmp_path, kind):
+    """`Path.is_file` raises for one of thousands of characters."""
+    Case(model_folders()[kind]).write(tmp_path)
+    if kind == "sharded":
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": "x" * 3000}}))
+        with pytest.raises(QuothError, match="x is missing, which"):
+            load(tmp_path)
+        return
+    value = json.loads(model_folders()[kind]["delta/quoth.json"])
+    value["base"]["source"] = "x" * 3000
+    (tmp_path / "delta/quoth.json").write_text(json.dumps(value))
+    with pytest.raises(QuothError, match="File name too long"):
+        load(tmp_path / "delta")
+
+
+def test_seconds_of_a_cache_that_are_no_number(tmp_path):
+    (tmp_path / "cache.json").write_text(f'{{"seconds": 1{"0" * 400}}}')
+    assert _wrong(tmp_path, {}) == "is damaged"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000 + "]" * 100_000,
+        '{"op_code": 2, "worker_id": "w", "study_id": 0, "user_attr": {"space": []}}',
+        '{"op_code": 2, "worker_id": "w", "study_id": 0, "user_attr": {"space": {"other": 1}}}',
+    ],
+)
+def test_a_journal_of_another_study(tmp_path, line):
+    first = {"op_code": 0, "worker_id": "w", "study_name": "gates", "directions": [2]}
+    (tmp_path / "study.log").write_text(f"{json.dumps(first)}\n{line}\n")
+    with pytest.raises(QuothError, match=r"study\.log: (is not a study|holds another search)"):
+        open_study(tmp_path, Search())
+
+
+def test_a_plot_into_a_folder(cli, tmp_path, monkeypatch):
+    """It was written to `.svg`, a hidden file."""
+    monkeypatch.chdir(tmp_path)
+    done = cli("inspect", "--plot", ".")
+    assert (done.returncode, done.stderr) == (2, "quoth: .: is a folder; name an .svg file to write to\n")
+    assert not list(tmp_path.iterdir())

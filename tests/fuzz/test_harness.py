@@ -23,7 +23,7 @@ from quoth.errors import QuothError
 BASE = {"name": "a", "sizes": [1, 2, 3], "more": {"key": True}}
 
 
-def fuzz(tmp_path, run, *, allowed=(), known=(), count=300, seconds=5.0, cases=None):
+def fuzz(tmp_path, run, *, allowed=(), known=(), count=100, seconds=5.0, cases=None):
     """The finding of a target that runs this."""
     cases = json_file(BASE).map(lambda data: Case({"f.json": data})) if cases is None else cases
     target = Target("planted", "format", cases, run, allowed, seconds=seconds)
@@ -66,7 +66,7 @@ class TestPlanted:
             except (ValueError, RecursionError) as error:
                 raise QuothError(f"f.json: {error}") from None
 
-        assert (fuzz(tmp_path, run, count=500) is None) == (planted is MemoryError)
+        assert (fuzz(tmp_path, run, count=250) is None) == (planted is MemoryError)
 
     def test_a_known_one_is_let_be(self, tmp_path):
         def run(folder, _):
@@ -101,6 +101,12 @@ class TestJudged:
 
         assert fuzz(tmp_path, run, seconds=0.2).signature.startswith("HangError")
 
+    def test_a_peak_of_memory(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("fuzz.outcome._peak", iter([0, GROWTH, 0, GROWTH + 1] * 9).__next__)
+        assert fuzz(tmp_path, lambda folder, _: None, count=1) is None
+        assert fuzz(tmp_path, lambda folder, _: None, count=1).signature == "memory"
+
+    @pytest.mark.slow
     def test_memory(self, tmp_path):
         kept = []
         found = fuzz(tmp_path, lambda folder, _: kept.append(bytearray(b"x") * (2 * GROWTH)), count=1)

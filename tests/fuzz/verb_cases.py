@@ -137,13 +137,13 @@ def negatives(draw: Draw) -> Case:
     return Case(draw(data_files()), (_command(draw, "negatives"), _argument(draw, "d.json"), "--entity", "1", *more))
 
 
-RECIPE = {
+RECIPE: dict[str, Any] = {
     "model": "m", "data": {"train": "d.json", "evaluate": "d.json", "max_length": 48, "step": 8, "max_query_length": 9},
     "optimisation": {"epochs": 1.0, "batch_size": 2, "learning_rate": 1e-3},
 }  # fmt: skip
 PRUNING = {
     **RECIPE,
-    "target": {"keep": 0.9, "kinds": "f"},
+    "target": {"keep": 0.95, "kinds": "f", "embeddings": False},
     "gates": {"steps": 1},
     "recovery": {"epochs": 0.5, "batch_size": 2},
 }
@@ -186,9 +186,10 @@ def prune(draw: Draw) -> Case:
     if draw(st.booleans()):
         return draw(recipe_run("prune", PRUNING))
     files = {**draw(data_files()), **draw(model_files(*WHOLE))}
+    usual = ["--keep", "0.9", "--data", "d.json"] if draw(st.integers(0, 3)) < 3 else []
     more = draw(
         options(
-            keep=("0.9", "0.5", *NUMBERS),
+            keep=("0.8", *NUMBERS),
             by=("parameters", "flops", "x"),
             data=("d.json",),
             evaluate=("d.json", "x"),
@@ -196,17 +197,11 @@ def prune(draw: Draw) -> Case:
             **DEVICE,
         )
     )
+    sizes = {**RECIPE["data"], "train": "d.json"}
+    fixed = [f"data.{key}={value}" for key, value in sizes.items()]
+    fixed += ["gates.steps=1", "recovery.batch_size=2", "target.multiple=1", "target.embeddings=false"]
     return Case(
-        files,
-        (
-            _command(draw, "prune"),
-            _argument(draw, "m"),
-            "gates.steps=1",
-            "recovery.epochs=0",
-            "--out",
-            _out(draw, "run"),
-            *more,
-        ),
+        files, (_command(draw, "prune"), _argument(draw, "m"), *fixed, "--out", _out(draw, "run"), *usual, *more)
     )
 
 

@@ -192,7 +192,10 @@ def _on_its_base(
 
 def place(source: str | Path) -> str:
     """How a base is named: a folder by its absolute path, a hub id as it is."""
-    return str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+    try:
+        return str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+    except OSError:  # a name that no folder can have; opening it says so
+        return str(source)
 
 
 def on_base(delta: Checkpoint, tensors: Mapping[str, Tensor]) -> Checkpoint:

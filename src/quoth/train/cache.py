@@ -146,7 +146,7 @@ def _wrong(folder: Path, identity: dict[str, Any]) -> str | None:
         if changed:
             return f"the {changed[0]} has changed since it was written"
         return None if sha256_of(folder / STATES) == about["sha256"] else f"{STATES} is damaged"
-    except (QuothError, OSError, KeyError, TypeError, ValueError):
+    except (QuothError, OSError, KeyError, TypeError, ValueError, OverflowError):
         return "is damaged"
 
 
