@@ -19,6 +19,8 @@ from quoth.encoder.families import FAMILIES, family_of
 from quoth.files import read_json, write_text
 from quoth.limits import nested_deeply, open_bytes, within
 from quoth.model import open_checkpoint
+from quoth.model.checkpoint import Tensor
+from quoth.model.weights import read_tensors
 from quoth.runtime.onnx_runner import OnnxRunner
 from quoth.train import make_recipe
 from quoth.train.log import Log
@@ -203,6 +205,19 @@ def test_headers_of_weights(tmp_path, data):
     (tmp_path / "config.json").write_text(json.dumps(BERT))
     (tmp_path / "model.safetensors").write_bytes(data)
     one_line(lambda: open_checkpoint(tmp_path), "model.safetensors: not a safetensors file, or truncated or damaged")
+
+
+def test_weights_of_other_types(tmp_path):
+    """A format of 8 or 4 bits, or a thousand dimensions, is nothing that torch can check for NaN."""
+    path = tmp_path / "model.safetensors"
+    for dtype, size in (("F8_E4M3", 1), ("F4", None), ("I64", 8), ("BOOL", 1), ("C64", 8)):
+        data = bytes(4 * size) if size else bytes(2)
+        path.write_bytes(header({"w": {"dtype": dtype, "shape": [4], "data_offsets": [0, len(data)]}}, data))
+        stored = {"w": Tensor(path, "w", (4,), dtype)}
+        one_line(lambda stored=stored: read_tensors(stored), f"w: holds {dtype}, not floating-point numbers")
+    path.write_bytes(header({"w": {"dtype": "F32", "shape": [1] * 1000, "data_offsets": [0, 4]}}, bytes(4)))
+    (tmp_path / "config.json").write_text(json.dumps(BERT))
+    one_line(lambda: open_checkpoint(tmp_path), "tensor w has 1000 dimensions")
 
 
 def with_metadata(folder, value):

@@ -24,6 +24,7 @@ from quoth.files import read_json
 from quoth.hub import DELTA, ONNX, ModelFiles, find_model
 
 FORMAT = 1
+DIMENSIONS = 8
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64"}  # of a .bin file
 
 
@@ -284,9 +285,13 @@ def _header(path: Path) -> list[Tensor]:
     try:
         with safe_open(path, framework="np") as opened:
             parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-            return [Tensor(path, name, tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()]
+            found = [(name, tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()]
     except SafetensorError as error:
         raise QuothError(f"{path}: not a safetensors file, or truncated or damaged ({error}); fetch it again") from None
+    for name, shape, _ in found:
+        if len(shape) > DIMENSIONS:
+            raise QuothError(f"{path}: tensor {name} has {len(shape)} dimensions; at most {DIMENSIONS} are read")
+    return [Tensor(path, name, shape, dtype) for name, shape, dtype in found]
 
 
 def read_bin(path: Path) -> dict[str, Any]:
