@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fuzz.case import Case, Target
-from fuzz.hostile import Draw, changed, dump, encoded, json_file, json_lines, texts
+from fuzz.hostile import Draw, encode, json_file, json_lines, texts
 from fuzz.material import CONTEXT, rows, squad
 from quoth.answer.record import read_answers
 from quoth.augment import as_squad, make_negatives
@@ -71,7 +71,7 @@ def csv_files(draw: Draw) -> Case:
         lines.append(draw(st.lists(texts, max_size=7)))
     file = io.StringIO()
     csv.writer(file, quoting=draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))).writerows(lines)
-    return Case({"d.csv": draw(encoded(file.getvalue(), zipped=True))})
+    return Case({"d.csv": encode(draw, file.getvalue(), zipped=True)})
 
 
 @st.composite
@@ -92,7 +92,7 @@ def glue_files(draw: Draw) -> Case:
         lines.append(row[: draw(st.integers(1, 6))])
     text = "\n".join("\t".join(line) for line in lines) + "\n"
     place = draw(st.sampled_from([f"{name}/dev.tsv", "dev.tsv"]))
-    return Case({place: draw(encoded(text, zipped=True))})
+    return Case({place: encode(draw, text, zipped=True)})
 
 
 def run_glue(folder: Path, case: Case) -> None:
@@ -105,7 +105,7 @@ def plain_texts(draw: Draw) -> Case:
     parts = draw(
         st.lists(st.sampled_from([PARAGRAPH, PARAGRAPH * 3, "I\n", "\n\n", "\f", "東京" * 40]) | texts, max_size=6)
     )
-    return Case({"t.txt": draw(encoded("\n\n".join(parts), zipped=True))})
+    return Case({"t.txt": encode(draw, "\n\n".join(parts), zipped=True)})
 
 
 @st.composite
@@ -119,7 +119,7 @@ def documents(draw: Draw) -> Case:
             st.sampled_from(["a.txt", "b/c.md", "b/.d.txt", "e.bin", "f\x1b.txt"]), min_size=1, max_size=3, unique=True
         )
     )
-    return Case({name: draw(encoded("".join(parts))) for name in names})
+    return Case({name: encode(draw, "".join(parts)) for name in names})
 
 
 def run_documents(folder: Path, case: Case) -> None:
@@ -130,13 +130,6 @@ def run_documents(folder: Path, case: Case) -> None:
             first, past = document.sentence(start, min(len(document.text), start + 3))
             if not 0 <= first <= past <= len(document.text) or document.line(start) < 1:
                 raise AssertionError("a sentence outside the text")
-
-
-@st.composite
-def predictions(draw: Draw, base: dict[str, Any]) -> Case:
-    """{id: value}, with other ids, or something else."""
-    value = draw(changed(base))
-    return Case({"p.json": draw(encoded(dump(value)))})
 
 
 def run_predictions(folder: Path, _: Case) -> None:
@@ -158,7 +151,12 @@ TARGETS = (
     Target("glue", "format", glue_files(), run_glue),
     Target("plain-text", "format", plain_texts(), lambda folder, _: read_paragraphs(folder / "t.txt")),
     Target("documents", "format", documents(), run_documents),
-    Target("predictions", "format", predictions(PREDICTIONS), run_predictions, ("d.json",)),
-    Target("na-probs", "format", predictions(PROBABILITIES), lambda folder, _: _probabilities(folder / "p.json", IDS)),
+    Target("predictions", "format", _one("p.json", json_file(PREDICTIONS)), run_predictions, ("d.json",)),
+    Target(
+        "na-probs",
+        "format",
+        _one("p.json", json_file(PROBABILITIES)),
+        lambda folder, _: _probabilities(folder / "p.json", IDS),
+    ),
     Target("answers", "format", _one("answers.jsonl.gz", json_lines(*ANSWERS, zipped=True)), run_answers, ("d.json",)),
 )

@@ -85,7 +85,8 @@ OTHERS: tuple[Any, ...] = (
 )
 HOSTILE: tuple[Any, ...] = (*OTHERS, *NUMBERS, *TEXTS, *RAW)
 values = st.sampled_from(HOSTILE)
-texts = st.sampled_from(TEXTS) | st.text(max_size=30)
+names = st.sampled_from(TEXTS)
+texts = names | st.text(max_size=30)
 
 
 def _replace(draw: Draw, box: Any, key: Any) -> None:
@@ -122,7 +123,7 @@ def _add(draw: Draw, box: Any, key: Any) -> None:
     if isinstance(box, list):
         box.append(new)
     else:
-        box[draw(st.sampled_from(TEXTS))] = new
+        box[draw(names)] = new
 
 
 def _rename(draw: Draw, box: Any, key: Any) -> None:
@@ -130,7 +131,7 @@ def _rename(draw: Draw, box: Any, key: Any) -> None:
         box[draw(st.sampled_from((*TEXTS, f"{key}s", str(key).upper())))] = box.pop(key)
 
 
-CHANGES = (_replace, _remove, _number, _wrap, _double, _as_text, _add, _rename)
+KINDS_OF_CHANGE = st.sampled_from((_replace, _remove, _number, _wrap, _double, _as_text, _add, _rename))
 
 
 def spots(value: Any) -> list[tuple[Any, Any]]:
@@ -153,17 +154,22 @@ def change(draw: Draw, value: Any) -> Any:
     place = draw(st.integers(0, len(places)))
     if place == len(places):  # the whole
         return json.loads(json.dumps(draw(values))) if draw(st.booleans()) else value
-    draw(st.sampled_from(CHANGES))(draw, *places[place])
+    draw(KINDS_OF_CHANGE)(draw, *places[place])
     return value
 
 
-@st.composite
-def changed(draw: Draw, *bases: Any, most: int = 3) -> Any:
+def changed(*bases: Any, most: int = 3) -> Any:
     """One of some values, with up to `most` changes."""
-    value = json.loads(draw(st.sampled_from([json.dumps(base) for base in bases])))
-    for _ in range(draw(st.integers(0, most))):
-        value = change(draw, value)
-    return value
+    starts, counts = st.sampled_from([json.dumps(base) for base in bases]), st.integers(0, most)
+
+    @st.composite
+    def one(draw: Draw) -> Any:
+        value = json.loads(draw(starts))
+        for _ in range(draw(counts)):
+            value = change(draw, value)
+        return value
+
+    return one()
 
 
 def dump(value: Any) -> str:
@@ -189,12 +195,15 @@ ENCODINGS: tuple[Callable[[str], bytes], ...] = (
 PIECES = (b"\0", b"\xff", b"\xed\xa0\x80", b"\n", b"{", b"]", b'"', b",", b"\x1f\x8b", b"\xef\xbb\xbf", b" " * 64)
 
 
-@st.composite
-def damaged(draw: Draw, data: bytes, most: int = 2) -> bytes:
+FATES = st.integers(0, 9)
+KINDS = st.sampled_from(("flip", "end", "out", "in", "none"))
+INSERTED = st.sampled_from(PIECES) | st.binary(max_size=8)
+
+
+def damage(draw: Draw, data: bytes, most: int = 2) -> bytes:
     """Bytes with up to `most` of them flipped, or a part cut out, put in, or cut off."""
     for _ in range(draw(st.integers(0, most))):
-        place = draw(st.integers(0, len(data)))
-        kind = draw(st.sampled_from(("flip", "end", "out", "in", "none")))
+        place, kind = draw(st.integers(0, len(data))), draw(KINDS)
         if kind == "flip" and place < len(data):
             data = data[:place] + bytes([data[place] ^ (1 << draw(st.integers(0, 7)))]) + data[place + 1 :]
         elif kind == "end":
@@ -202,40 +211,50 @@ def damaged(draw: Draw, data: bytes, most: int = 2) -> bytes:
         elif kind == "out":
             data = data[:place] + data[place + draw(st.integers(1, 40)) :]
         elif kind == "in":
-            data = data[:place] + draw(st.sampled_from(PIECES) | st.binary(max_size=8)) + data[place:]
+            data = data[:place] + draw(INSERTED) + data[place:]
     return data
 
 
-@st.composite
-def encoded(draw: Draw, text: str, *, zipped: bool = False) -> bytes:
+def encode(draw: Draw, text: str, *, zipped: bool = False) -> bytes:
     """A text as bytes: nearly always UTF-8; sometimes of another encoding, damaged, or gzipped (and then damaged)."""
-    fate = draw(st.integers(0, 9))
+    fate = draw(FATES)
     data = (ENCODINGS[draw(st.integers(1, len(ENCODINGS) - 1))] if fate == 8 else _utf8)(text)
     if fate in (6, 7, 9):
-        data = draw(damaged(data))
+        data = damage(draw, data)
     if zipped and fate in (5, 9):
-        data = draw(damaged(gzip.compress(data, 1, mtime=0)))
+        data = damage(draw, gzip.compress(data, 1, mtime=0))
     return data
 
 
-@st.composite
-def json_file(draw: Draw, *bases: Any, most: int = 3, zipped: bool = False) -> bytes:
+def json_file(*bases: Any, most: int = 3, zipped: bool = False) -> Any:
     """The bytes of a JSON file that is one of `bases`, with changes."""
-    return draw(encoded(dump(draw(changed(*bases, most=most))), zipped=zipped))
+    values = changed(*bases, most=most)
+
+    @st.composite
+    def one(draw: Draw) -> bytes:
+        return encode(draw, dump(draw(values)), zipped=zipped)
+
+    return one()
 
 
-@st.composite
-def json_lines(draw: Draw, *bases: Any, most: int = 3, zipped: bool = False) -> bytes:
+def json_lines(*bases: Any, most: int = 3, zipped: bool = False) -> Any:
     """The bytes of a file of JSON lines: `bases`, or some of them in any order, one of them with changes."""
-    whole = draw(st.integers(0, 2)) < 2
-    lines = [dump(base) for base in (bases if whole else draw(st.lists(st.sampled_from(bases), max_size=4)))]
-    if whole and draw(st.booleans()):
-        place = draw(st.integers(0, len(bases) - 1))
-        lines[place] = dump(draw(changed(bases[place], most=most)))
-    elif not whole:
-        lines.insert(draw(st.integers(0, len(lines))), dump(draw(changed(*bases, most=most))))
-    end = draw(st.sampled_from(("\n", "\n", "\r\n", "\n\n", "\u2028", "")))
-    return draw(encoded(end.join(lines) + end, zipped=zipped))
+    some, each = st.lists(st.sampled_from(bases), max_size=4), [changed(base, most=most) for base in bases]
+    ends = st.sampled_from(("\n", "\n", "\r\n", "\n\n", "\u2028", ""))
+
+    @st.composite
+    def one(draw: Draw) -> bytes:
+        whole = draw(st.integers(0, 2)) < 2
+        lines = [dump(base) for base in (bases if whole else draw(some))]
+        other = draw(st.integers(0, len(bases) - 1))
+        if whole and draw(st.booleans()):
+            lines[other] = dump(draw(each[other]))
+        elif not whole:
+            lines.insert(draw(st.integers(0, len(lines))), dump(draw(each[other])))
+        end = draw(ends)
+        return encode(draw, end.join(lines) + end, zipped=zipped)
+
+    return one()
 
 
 def toml(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from fuzz.case import Case, Target
-from fuzz.hostile import TEXTS, Draw, changed, damaged, dump, encoded, json_file
+from fuzz.hostile import TEXTS, Draw, changed, damage, dump, encode, json_file
 from fuzz.material import CONTEXT, exported_with, facts_of_export, model_folders, tokenizer, vocabulary
 from quoth.answer.abstention import stored_abstention
 from quoth.answer.reader import Reader
@@ -27,7 +27,7 @@ from quoth.windows.settings import window_settings
 from quoth.windows.tokenizer import Tokenizer
 
 ABSTENTION = {"threshold": -1.5, "temperature": 2.1, "bias": -0.4, "fitted": {"data": "dev.json"}}
-FACTS = facts_of_export()
+CHANGED_FACTS = changed(facts_of_export())
 WINDOWS = {"max_length": 64, "step": 16, "max_query_length": 16}
 
 
@@ -97,7 +97,7 @@ def weights(draw: Draw, base: str, name: str) -> Case:
     header, rest = _small(json.loads(data[8 : 8 + length])), data[8 + length :]
     kind = draw(st.sampled_from(("tensors", "header", "bytes")))
     if kind == "bytes":
-        return Case({**model_folders()[base], name: draw(damaged(data, most=4))})
+        return Case({**model_folders()[base], name: damage(draw, data, most=4)})
     if kind == "tensors":
         header, rest = draw(other_tensors(header, rest))
         said, text = 0, json.dumps(header).encode()
@@ -132,6 +132,12 @@ def _end(header: dict[str, Any]) -> int:
     return max(tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__")
 
 
+@st.composite
+def damaged(draw: Draw, data: bytes) -> bytes:
+    """A file with some bytes other than they were."""
+    return damage(draw, data, most=4)
+
+
 def _small(header: dict[str, Any]) -> dict[str, Any]:
     """The tensors first that a change should often reach."""
     return dict(sorted(header.items(), key=lambda item: (item[0] == "__metadata__", item[0])))
@@ -145,7 +151,7 @@ def tokenizers(draw: Draw) -> Case:
         value = json.loads(files["tokenizer.json"])
         for part in draw(st.lists(st.sampled_from(_PARTS), max_size=2)):
             value |= json.loads(json.dumps(part))
-        files["tokenizer.json"] = draw(encoded(dump(draw(changed(value)))))
+        files["tokenizer.json"] = encode(draw, dump(draw(changed(value))))
     else:
         files["tokenizer_config.json"] = draw(json_file(json.loads(files["tokenizer_config.json"])))
     return Case(files)
@@ -199,7 +205,7 @@ def vocabularies(draw: Draw) -> Case:
         )
         words = words or [""]
     config = draw(json_file(json.loads(tokenizer()["tokenizer_config.json"]), most=1))
-    return Case({"vocab.txt": draw(encoded("\n".join(words))), "tokenizer_config.json": config})
+    return Case({"vocab.txt": encode(draw, "\n".join(words)), "tokenizer_config.json": config})
 
 
 @st.composite
@@ -216,7 +222,7 @@ def exported(draw: Draw) -> Case:
 @st.composite
 def _facts(draw: Draw) -> str:
     """The metadata of an exported model; protobuf takes no half of a surrogate pair."""
-    text = dump(draw(changed(FACTS)))
+    text = dump(draw(CHANGED_FACTS))
     if draw(st.integers(0, 7)) == 7:
         text = text[: draw(st.integers(0, len(text)))]
     return text.encode("utf-8", "replace").decode()
@@ -228,7 +234,7 @@ def _targets() -> tuple[Target, ...]:
     config, index = _json("hf", "config.json"), _json("sharded", "model.safetensors.index.json")
     shape = {"family": "bert", **quoth["shape"]}
     onnx = _facts().map(lambda text: Case({"model.onnx": exported_with(text)}))
-    broken = damaged(model_folders()["bin"]["pytorch_model.bin"], most=4)
+    broken = damaged(model_folders()["bin"]["pytorch_model.bin"])
     return (
         Target("quoth-json", "format", folder_with("whole", "quoth.json", json_file(quoth)), run_model),
         Target("config-json", "format", folder_with("hf", "config.json", json_file(config)), run_model),

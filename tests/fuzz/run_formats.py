@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,13 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from safetensors.torch import save as tensor_bytes
 
 from fuzz.case import Case, Target
-from fuzz.hostile import Draw, changed, damaged, encoded, json_file, json_lines, toml
+from fuzz.hostile import Draw, changed, damage, encode, json_file, json_lines, toml
 from fuzz.material import checkpoint, model_folders, with_hashes
 from quoth.cli.analyse import _evaluated_on, _layer_weights
-from quoth.experiments.build_reader import make_build_recipe, read_build_recipe
+from quoth.experiments.build_reader import _seconds, make_build_recipe, read_build_recipe
 from quoth.prune.hpo import Search, open_study
 from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMetrics
 from quoth.prune.plan import make_cost
@@ -23,6 +25,7 @@ from quoth.prune.recipe import make_prune_recipe, read_prune_recipe
 from quoth.recipes import find_recipe, recipe_names
 from quoth.score.curves import read_curves
 from quoth.train.cache import _wrong
+from quoth.train.distillation import View
 from quoth.train.log import Log
 from quoth.train.metrics import StageMetrics, TrainMetrics, read_metrics, to_json
 from quoth.train.recipe import make_recipe, read_recipe
@@ -47,15 +50,18 @@ KEYS = (
 )
 
 
-@st.composite
-def recipes(draw: Draw, tables: list[dict[str, Any]]) -> Case:
+def recipes(tables: list[dict[str, Any]]) -> Any:
     """A recipe with changes, and overrides."""
-    text = toml(draw(changed(*tables)))
-    overrides = [
-        f"{draw(st.sampled_from(KEYS))}{draw(st.sampled_from(['=', '', '==']))}{draw(st.sampled_from(_VALUES))}"
-        for _ in range(draw(st.sampled_from([0, 0, 1, 2])))
-    ]
-    return Case({"r.toml": draw(encoded(text))}, tuple(overrides))
+    values, keys, signs = changed(*tables), st.sampled_from(KEYS), st.sampled_from(("=", "", "=="))
+    given, counts = st.sampled_from(_VALUES), st.sampled_from((0, 0, 1, 2))
+
+    @st.composite
+    def one(draw: Draw) -> Case:
+        text = toml(draw(values))
+        overrides = [f"{draw(keys)}{draw(signs)}{draw(given)}" for _ in range(draw(counts))]
+        return Case({"r.toml": encode(draw, text)}, tuple(overrides))
+
+    return one()
 
 
 _VALUES = (
@@ -103,16 +109,19 @@ def fake_loop() -> Any:
     )  # fmt: skip
 
 
+STATES = json_file(checkpoint()[1])
+
+
 @st.composite
 def checkpoints(draw: Draw) -> Case:
     """A checkpoint whose state, tensors or hashes are changed, with hashes that fit or not; perhaps one before it."""
-    files, state = checkpoint()
+    files, _ = checkpoint()
     files = {key: data for key, data in files.items() if key != "hashes.json"}
     part = draw(st.sampled_from(["state.json", "state.json", "state.safetensors", "hashes.json", "none"]))
     if part == "state.json":
-        files[part] = draw(json_file(state))
+        files[part] = draw(STATES)
     elif part == "state.safetensors":
-        files[part] = draw(damaged(files[part], most=4))
+        files[part] = damage(draw, files[part], most=4)
     made = with_hashes(files)
     if part == "hashes.json":
         made[part] = draw(json_file(json.loads(made[part])))
@@ -207,12 +216,25 @@ def run_latency(folder: Path, _: Case) -> None:
     float(cost(Shape.from_json(json.loads(model_folders()["whole"]["quoth.json"])["shape"])))
 
 
+STUDY = (  # a journal of Optuna
+    {"op_code": 0, "worker_id": "w", "study_name": "gates", "directions": [2]},
+    {"op_code": 2, "worker_id": "w", "study_id": 0, "user_attr": {"space": {}}},
+)
+
+
 @st.composite
-def studies(draw: Draw) -> Case:
-    """A journal of Optuna."""
-    line = {"op_code": 0, "worker_id": "w", "study_name": "gates", "directions": [2]}
-    lines = [line, {"op_code": 2, "worker_id": "w", "study_id": 0, "user_attr": {"space": {}}}]
-    return Case({"study.log": draw(json_lines(*lines))})
+def views(draw: Draw) -> Case:
+    """Which units a cut model has kept: other numbers, other tensors, other bytes."""
+    units = draw(st.lists(st.integers(-1, 9), max_size=4))
+    tensors = {"units": torch.tensor(units, dtype=draw(st.sampled_from((torch.int64, torch.int32, torch.float32))))}
+    tensors["scale"] = torch.ones(draw(st.sampled_from((len(units), len(units), 3))))
+    if draw(st.booleans()):
+        tensors[draw(st.sampled_from(("scale", "units", "more")))] = torch.full((2, 2), math.nan)
+    return Case({"view.safetensors": damage(draw, tensor_bytes(tensors), most=1)})
+
+
+def run_view(folder: Path, _: Case) -> None:
+    View.read(folder / "view.safetensors", 8).of(torch.ones(2, 8))
 
 
 def run_cache(folder: Path, _: Case) -> None:
@@ -249,7 +271,7 @@ TARGETS = (
     Target(
         "recipe-of-run",
         "format",
-        _at("recipe.toml", st.builds(toml, changed(*TRAIN)).flatmap(encoded)),
+        recipes(TRAIN).map(lambda case: Case({"recipe.toml": case.files["r.toml"]})),
         run_recipe_of_run,
     ),
     Target("checkpoint", "format", checkpoints(), run_checkpoint),
@@ -262,11 +284,13 @@ TARGETS = (
     _file("metrics-model", "metrics.json", MODEL, _metrics(ModelMetrics)),
     _file("curves", "metrics.json", {**STAGE, "layer_weights": {"all": [0.5]}}, run_curves),
     _file("latency", "latency.json", LATENCY, run_latency),
+    Target("view", "format", views(), run_view),
+    _file("seconds", "seconds.json", {"teacher": 1.0, "cut": 2}, lambda folder, _: _seconds(folder / "seconds.json")),
     _file("cache", "cache.json", {"encoder": "x", "rows": 3, "sha256": "0", "seconds": 1.0}, run_cache),
     Target(
         "study",
         "format",
-        studies(),
+        _at("study.log", json_lines(*STUDY)),
         lambda folder, _: open_study(folder, Search()),
         ("study.log", "study.log.lock"),
         words=("study",),

@@ -4,19 +4,25 @@ import json
 import tomllib
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from fuzz.case import Case
+from fuzz.hostile import toml
 from fuzz.material import model_folders
-from fuzz.run_formats import LATENCY
+from fuzz.run_formats import LATENCY, METRICS, PRUNED
+from fuzz.verb_cases import BUILDING, PRUNING, RECIPE
 from quoth.cli.screen import say
 from quoth.config import dump_toml
 from quoth.encoder.shape import Shape
 from quoth.encoder.style import Style
 from quoth.errors import LONGEST, QuothError
+from quoth.experiments.build_reader import _counts, _seconds
 from quoth.model.loading import load
 from quoth.prune.hpo import Search, open_study
 from quoth.prune.latency import Latency
 from quoth.train.cache import _wrong
+from quoth.train.distillation import View
 from quoth.train.recipe import read_recipe
 
 
@@ -164,3 +170,57 @@ def test_a_plot_into_a_folder(cli, tmp_path, monkeypatch):
     done = cli("inspect", "--plot", ".")
     assert (done.returncode, done.stderr) == (2, "quoth: .: is a folder; name an .svg file to write to\n")
     assert not list(tmp_path.iterdir())
+
+
+class TestRunsThatWereChanged:
+    """Files of a run, changed by hand between two commands."""
+
+    @pytest.mark.parametrize(
+        "tensors",
+        [
+            {},
+            {"units": torch.arange(3)},
+            {"units": torch.arange(3), "scale": torch.ones(2)},
+            {"units": torch.arange(9), "scale": torch.ones(9)},
+            {"units": torch.tensor([-1]), "scale": torch.ones(1)},
+            {"units": torch.ones(1), "scale": torch.ones(1)},
+            {"units": torch.arange(1), "scale": torch.tensor([float("nan")])},
+            {"units": torch.arange(0), "scale": torch.ones(0)},
+            {"units": torch.arange(1), "scale": torch.ones(1), "more": torch.ones(1)},
+        ],
+    )
+    def test_the_view_of_a_cut_model(self, tmp_path, tensors):
+        save_file(tensors, tmp_path / "v")
+        with pytest.raises(QuothError, match="units must be numbers below 8"):
+            View.read(tmp_path / "v", 8)
+        (tmp_path / "v").write_bytes(b"x")
+        with pytest.raises(QuothError, match="missing or damaged"):
+            View.read(tmp_path / "v", 8)
+
+    @pytest.mark.parametrize("text", ["[]", '{"cut": "x"}', '{"cut": NaN}', '{"cut": -1}', '{"cut": true}'])
+    def test_the_seconds_of_a_build(self, tmp_path, text):
+        (tmp_path / "seconds.json").write_text(text)
+        with pytest.raises(QuothError, match=r"seconds\.json: "):
+            _seconds(tmp_path / "seconds.json")
+
+    @pytest.mark.parametrize("text", ["{}", '{"data": [3]}', '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', "[]"])
+    def test_the_made_questions_of_a_build(self, tmp_path, text):
+        (tmp_path / "negatives.json").write_text(text)
+        with pytest.raises(QuothError, match=r"negatives\.json: "):
+            _counts(tmp_path)
+
+    @pytest.mark.parametrize("verb", ["train", "prune", "build"])
+    def test_metrics_that_cannot_be_shown(self, tmp_path, cli, monkeypatch, verb):
+        base = {"train": RECIPE, "prune": PRUNING, "build": BUILDING}[verb]
+        kept = {
+            "train": {**METRICS, "quality": {"f1": "x"}},
+            "prune": {**PRUNED, "hpo": {"by": "f1"}},
+            "build": {"recipe": base, "stages": 3},
+        }[verb]
+        name = "build.json" if verb == "build" else "metrics.json"
+        files = {"r.toml": toml(base), "run/recipe.toml": toml(base), f"run/{name}": json.dumps(kept)}
+        Case({key: text.encode() for key, text in {**files, "run/teacher/recipe.toml": ""}.items()}).write(tmp_path)
+        monkeypatch.chdir(tmp_path)
+        done = cli(verb, "r.toml", "--out", "run")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"quoth: run/{name}: is not what Quoth writes there")

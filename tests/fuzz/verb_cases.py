@@ -11,7 +11,7 @@ from fuzz.case import Case
 from fuzz.data_formats import ANSWERS, PREDICTIONS, PROBABILITIES
 from fuzz.hostile import TEXTS, Draw, changed, json_file, json_lines, toml
 from fuzz.material import CONTEXT, model_folders, squad
-from fuzz.run_formats import METRICS, STAGE
+from fuzz.run_formats import LOG, METRICS, PRUNED, STAGE
 
 OUT = "out"  # the only place that a verb may write to
 SQUAD = json.dumps(squad()).encode()
@@ -172,11 +172,29 @@ def _recipe(draw: Draw, base: dict[str, Any]) -> bytes:
 
 
 @st.composite
+def earlier_run(draw: Draw, verb: str, base: dict[str, Any]) -> dict[str, bytes]:
+    """A run of the same recipe that has ended, with changed metrics or half-changed leftovers."""
+    recipe = toml(base).encode()
+    files = {"r.toml": recipe, "out/run/recipe.toml": recipe, "out/run/log.jsonl": draw(json_lines(*LOG))}
+    if verb != "build":
+        kept = draw(json_file(METRICS if verb == "train" else PRUNED))
+        return {**files, "out/run/metrics.json": kept, "out/run/tuned.json": draw(json_file(METRICS))}
+    stage = {"parameters": 10, "quality": {"best_f1": 50.0, "answered_f1": 60.0}}
+    seconds = {"teacher": 1.0, "cut": 1.0, "quantise": 1.0}
+    built = {
+        "recipe": base, "stages": {"teacher": stage, "cut": stage}, "quality": {"f1": 50.0, "answered_f1": 50.0},
+        "parameters": 10, "seconds": seconds, "exported": {"int8_bytes": 10},
+    }  # fmt: skip
+    files |= {"out/run/teacher/recipe.toml": b"", "out/run/seconds.json": draw(json_file(seconds))}
+    return files | ({"out/run/build.json": draw(json_file(built))} if draw(st.booleans()) else {})
+
+
+@st.composite
 def recipe_run(draw: Draw, verb: str, base: dict[str, Any]) -> Case:
     """A run of a recipe, now and then in a folder that holds an earlier one."""
     files = {**draw(data_files()), **draw(model_files("whole", "hf", "sharded", "bin")), "r.toml": draw(_recipe(base))}
     if draw(st.integers(0, 4)) == 4:
-        files |= {"out/run/metrics.json": draw(json_file(METRICS)), "out/run/recipe.toml": files["r.toml"]}
+        files |= draw(earlier_run(verb, base))
     more = [*draw(st.lists(st.sampled_from(OVERRIDES), max_size=1)), *draw(options(**DEVICE))]
     return Case(files, (_command(draw, verb), _argument(draw, "r.toml"), "--out", _out(draw, "run"), *more))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -16,6 +17,7 @@ def work(place: Path) -> None:
     """Read {target, cases, seed, known}, run them, and print {cases, seconds, finding}."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what libraries print does not come between
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may ignore it; runs are sent it
     warnings.simplefilter("ignore")
     from fuzz.engine import run_batch
     from fuzz.outcome import Scratch
