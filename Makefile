@@ -2,15 +2,18 @@
 # make test    set up for developing and run the quick tests
 # make test-plain  the quick tests that need no torch, with PYTHON= on any version
 # make test-slow   the rest: kills, long references, kernels in an interpreter, builds
+# make fuzz SECONDS=900  hostile files and arguments for so long; prints cases and findings of each target
 # make check   lint, types, import direction
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= .venv-demo
 PLAIN ?= .venv-plain
+SECONDS ?= 900
+JOBS ?= 2
 PIP := $(VENV)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt
 CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Quoth needs Python 3.11 or newer; set PYTHON=…")'
 
-.PHONY: demo test test-plain test-slow check lint types imports format clean
+.PHONY: demo test test-plain test-slow fuzz check lint types imports format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/quoth ask "Who made a copy of the watch?" examples/longitude.txt
@@ -26,6 +29,10 @@ test-plain: $(PLAIN)/.ready
 
 test-slow: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n auto --dist loadfile -m slow
+
+# Findings are saved to fuzz-findings/, each with the command that runs it again.
+fuzz: $(VENV)/.ready
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(VENV)/bin/python -m fuzz --seconds $(SECONDS) -j $(JOBS)
 
 check: lint types imports
 

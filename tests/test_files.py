@@ -76,21 +76,13 @@ class TestReplacing:
 
 
 CHILD = """
-import os, sys
+import sys
 from quoth import folders
+from support.killing import die_at
 path, limit, exchange = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
-calls = 0
-def counted(real):
-    def call(*arguments, **options):
-        global calls
-        calls += 1
-        if calls == limit:
-            os._exit(9)
-        return real(*arguments, **options)
-    return call
-for name in ("rename", "replace", "mkdir", "rmdir", "unlink", "chmod", "open", "scandir", "listdir", "stat", "lstat"):
-    setattr(os, name, counted(getattr(os, name)))
-folders._exchange = counted(folders._exchange) if exchange else (lambda *_: False)
+die_at(limit)
+if not exchange:
+    folders._exchange = lambda *_: False
 with folders.atomic_folder(path) as part:
     for name in ("quoth.json", "model.safetensors", "tokenizer.json"):
         (part / name).write_text("new")
@@ -105,9 +97,9 @@ def test_a_kill_at_any_call_loses_nothing(tmp_path, exchange):
     while True:
         limit += 1
         folder = make(tmp_path / str(limit) / "m", text="old")
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(folder), str(limit), str(exchange)], capture_output=True, text=True
-        )
+        command = [sys.executable, "-c", CHILD, str(folder), str(limit), str(exchange)]
+        places = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": places})
         assert done.returncode in (0, 9), done.stderr
         recover(folder)
         found = set(contents(folder).values())

@@ -67,7 +67,7 @@ def test_an_error_of_the_system_is_one_line():
     """A full disk or a forbidden folder: no traceback, code 2."""
     code = """
 import quoth.cli, errno
-def full(): raise OSError(errno.ENOSPC, "No space left on device", "out.json")
+def full(**_): raise OSError(errno.ENOSPC, "No space left on device", "out.json")
 quoth.cli.app = full
 quoth.cli.main()
 """

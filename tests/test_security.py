@@ -142,7 +142,10 @@ class TestReader:
             lambda: reader.find("Where?", "a string"),
             lambda: reader(question=3, context="x"),
             lambda: reader(question="Who?", context="x", top_k="3"),
-            lambda: reader(question="Who?", context="x", max_answer_len=None),
+            lambda: reader(question="Who?", context="x", max_answer_len="3"),
+            lambda: reader(question="Who?", context="x", doc_stride="3"),
+            lambda: reader(question="Who?", context="x", max_seq_len=1.5),
+            lambda: reader([{"question": "Who?", "context": "x"}], batch_size=0),
             lambda: reader(3),
             lambda: reader("Who?"),
         ):

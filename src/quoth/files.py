@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from quoth.errors import QuothError
+from quoth.limits import nested_deeply, open_bytes, read_bounded
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     try:
         yield part
         if straight:
-            with part.open("rb") as source, path.open("wb") as stream:
+            with part.open("rb") as source, open_bytes(path, "wb") as stream:
                 shutil.copyfileobj(source, stream)
         else:
             part.chmod(0o666 & ~umask())
@@ -67,7 +68,8 @@ def read_json(path: str | Path) -> Any:
     """Read JSON, or say in one line which file is wrong and where."""
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with open_bytes(path) as file:
+            value = json.loads(read_bounded(file, str(path)).decode("utf-8"))
     except FileNotFoundError:
         raise QuothError(f"{path}: no such file") from None
     except OSError as error:
@@ -76,6 +78,17 @@ def read_json(path: str | Path) -> Any:
         raise QuothError(f"{path}: not valid JSON (nested too deeply)") from None
     except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
         raise QuothError(f"{path}: not valid JSON ({error})") from None
+    if nested_deeply(value):
+        raise QuothError(f"{path}: not valid JSON (nested too deeply)")
+    return value
+
+
+def read_object(path: str | Path) -> dict[str, Any]:
+    """Read JSON that must be an object."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise QuothError(f"{path}: a JSON object is wanted, not {type(value).__name__}")
+    return value
 
 
 def sha256_of(path: Path) -> str:

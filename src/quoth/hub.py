@@ -52,8 +52,12 @@ def find_model(source: str | Path | None) -> ModelFiles:
     None, or the word "embedded" where no folder has that name, is the reader that ships with Quoth.
     """
     place = str(embedded_folder() if is_embedded(source) else source)
-    recover(Path(place))
-    return _find(place, _from_folder(Path(place)) if Path(place).is_dir() else _from_hub(place))
+    try:
+        recover(Path(place))
+        local = Path(place).is_dir()
+    except OSError as error:  # a name that no folder can have, or one that may not be looked at
+        raise QuothError(f"{place}: cannot be read ({error.strerror})") from None
+    return _find(place, _from_folder(Path(place)) if local else _from_hub(place))
 
 
 def _find(source: str, fetch: Fetch) -> ModelFiles:
@@ -128,7 +132,10 @@ def _inside(name: str) -> bool:
 def _from_folder(folder: Path) -> Fetch:
     def fetch(name: str) -> Path | None:
         path = folder / name
-        return path if path.is_file() else None
+        try:
+            return path if path.is_file() else None
+        except OSError:  # a name that no file can have, such as one of thousands of characters
+            return None
 
     return fetch
 

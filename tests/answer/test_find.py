@@ -142,3 +142,22 @@ class TestAbstention:
 def test_bad_settings(minilm):
     with pytest.raises(QuothError, match="read=-1"):
         planted_reader(minilm, "heron").find("What?", ["x"], read=-1)
+
+
+@pytest.mark.parametrize(
+    "text", ["東京は日本の首都です。" * 20_000, "中" * 200_000, FILLER * 4000], ids=["cjk", "one", "latin"]
+)
+def test_the_windows_that_are_read_do_not_depend_on_the_script(minilm, text):
+    """A hundred passages are a hundred windows, or somewhat more, of any text."""
+    reader = planted_reader(minilm, "heron")
+    planted, windows = reader.runner, []
+
+    def counted(packed):
+        windows.append(len(packed.lengths))
+        return planted(packed)
+
+    counted.budget = planted.budget
+    reader.runner = counted
+    found = reader.find("What?", [text], read=20)
+    assert found.read == 20 < found.passages
+    assert 20 <= sum(windows) <= 40

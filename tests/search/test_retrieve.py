@@ -12,14 +12,15 @@ from quoth.search.retrieve import Passage, best_passages, bm25, split_passages, 
 
 words = st.sampled_from(["river", "rivers", "The", "mill", "Mühle", "42", "inventor", "invention", "x", "İ", "東京"])
 texts = st.lists(st.lists(words, max_size=12).map(" ".join), min_size=1, max_size=6)
-odd = st.text(alphabet="ab. \n\r!?é😀", max_size=200)
+odd = st.text(alphabet="ab. \n\r!?é😀東。", max_size=200)
 
 
 def by_hand(question, passages):
     """Robertson's formula with Lucene's idf, term by term."""
 
     def split(text):
-        return [word[:6] for word in re.findall(r"\w+", text.lower())]
+        apart = re.sub("([\u3040-\u9fff])", r" \1 ", text.lower())  # each a word of its own
+        return [word[:6] for word in re.findall(r"\w+", apart)]
 
     k1, b = 1.2, 0.75
     bags = [split(passage) for passage in passages]
@@ -82,6 +83,28 @@ def test_passages_cover_all_once(passages, size):
 )
 def test_where_a_text_is_cut(text, first):
     assert split_passages([text], 21)[0].past == len(first)
+
+
+def test_wide_characters_make_short_passages():
+    """A passage is about a window, whatever its script: the time that reading takes does not grow eightfold."""
+    latin, wide = "Harrison built clocks. " * 1000, "東京は日本の首都です。" * 2000
+    assert {len(piece) for piece in split_passages([wide])[:-1]} == {300}
+    assert max(map(len, split_passages([latin]))) > 1100
+    assert split_passages([latin]) == split_passages([latin], width=1)
+    mixed = split_passages(["東京 (Tokyo) は日本の首都です。" * 500])
+    assert all(len(piece) + 3 * len(re.findall("[\u3000-\u9fff]", text_of(piece))) <= 1200 for piece in mixed)
+
+
+def text_of(piece, text="東京 (Tokyo) は日本の首都です。" * 500):
+    return text[piece.begin : piece.past]
+
+
+def test_questions_in_such_a_script_find_their_passage():
+    filler = "私は毎日学校へ行きます。" * 100
+    text = filler + "時計はハリソンが作りました。" + filler
+    pieces = split_passages([text])
+    (best,) = best_passages("時計は誰が作りましたか", [text], pieces, 1)
+    assert "ハリソン" in text[best.begin : best.past]
 
 
 @given(odd, st.integers(1, 40), st.integers(0, 30))

@@ -233,9 +233,14 @@ def stop_after(step, stage=None):
 
 def change_state(folder, **changes):
     """Change state.json of a checkpoint, and its hash."""
-    path = folder / "state.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    hashes = {**json.loads((folder / "hashes.json").read_text()), "state.json": sha256(path.read_bytes()).hexdigest()}
+    write_state(folder, {**json.loads((folder / "state.json").read_text()), **changes})
+
+
+def write_state(folder, state):
+    """Write state.json of a checkpoint, and the hashes of all that is there now."""
+    (folder / "state.json").write_text(json.dumps(state))
+    names = ("state.safetensors", "state.json")
+    hashes = {name: sha256((folder / name).read_bytes()).hexdigest() for name in names}
     (folder / "hashes.json").write_text(json.dumps(hashes))
 
 

@@ -31,6 +31,7 @@ from train.material import (
     stop_after,
     table,
     train,
+    write_state,
 )
 
 
@@ -287,6 +288,24 @@ class TestFullDisk:
         assert [line["step"] for line in log_lines(tmp_path)] == [10]
 
 
+ODD = {
+    "null": None,
+    "a list": [],
+    "step is missing": {"step": ...},
+    "windows is missing": {"windows": ...},
+    "loss_steps is missing": {"loss_steps": ...},
+    "step is a text": {"step": "10"},
+    "step is negative": {"step": -1},
+    "another step": {"step": 9},
+    "windows is 1.5": {"windows": 1.5},
+    "loss_steps is null": {"loss_steps": None},
+    "seconds is a text": {"seconds": "x"},
+    "evaluations is a number": {"evaluations": 3},
+    "an evaluation without a step": {"evaluations": [{"epoch": 1.0}]},
+    "an evaluation that is null": {"evaluations": [None]},
+}
+
+
 class TestRefused:
     """What would not go on exactly does not go on."""
 
@@ -346,6 +365,37 @@ class TestRefused:
         assert result.returncode == 0, result.stderr
         assert "step-00000099: damaged, so it is passed over" in result.stderr
         assert "going on from step 10" in result.stderr
+
+    @pytest.mark.parametrize("change", ODD.values(), ids=ODD)
+    def test_a_state_that_is_not_ours(self, place, cli, change):
+        """Its hash is right and its content is not: it counts as damaged."""
+        folder = place.run / "checkpoints/step-00000010"
+        state = json.loads((folder / "state.json").read_text())
+        merged = {**state, **change} if isinstance(change, dict) else change
+        kept = {key: value for key, value in merged.items() if value is not ...} if isinstance(merged, dict) else merged
+        write_state(folder, kept)
+        result = cli(*place.command)
+        assert (result.returncode, "Traceback" in result.stderr) == (2, False)
+        assert f"{folder}: damaged" in result.stderr.splitlines()[-1]
+
+    def test_states_that_are_not_ours(self, place, cli):
+        folder = place.run / "checkpoints/step-00000010"
+        path = folder / "state.safetensors"
+        whole = load_file(path)
+        name = next(key for key in whole if key.startswith("exp_avg."))
+        for changed in (
+            {key: value for key, value in whole.items() if key != "loss_sum"},
+            {key: value for key, value in whole.items() if key != name},
+            {**whole, name: whole[name][:1].clone()},
+        ):
+            save_file(changed, path)
+            write_state(folder, json.loads((folder / "state.json").read_text()))
+            self.refused(place, cli, "it belongs to another model")
+        path.write_bytes(b"x" * 100)
+        write_state(folder, json.loads((folder / "state.json").read_text()))
+        result = cli(*place.command)
+        assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+        assert f"{path}: not a safetensors file" in result.stderr
 
     def test_a_folder_in_use(self, place, cli):
         with RunFolder(place.run).held():

@@ -141,8 +141,8 @@ def test_families_without_types(tmp_path, tokenizers):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("tokenizer.json", "{}", "not a tokenizer"),
-        ("tokenizer.json", "[not json", "not a tokenizer"),
+        ("tokenizer.json", "{}", "model is None, a table is wanted"),
+        ("tokenizer.json", "[not json", "not valid JSON"),
         ("vocab.txt", "hello\nworld\n", r"no \[PAD\]"),
         ("other.txt", "", "no tokenizer.json and no vocab.txt"),
     ],

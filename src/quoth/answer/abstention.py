@@ -18,7 +18,7 @@ from quoth.answer.calibration import Calibration
 from quoth.config import fill
 from quoth.data.dataset import Version
 from quoth.errors import QuothError
-from quoth.files import read_json, write_json
+from quoth.files import read_object, write_json
 from quoth.hub import ModelFiles
 
 KEY = "abstention"
@@ -53,7 +53,7 @@ class Abstention:
 
 def stored_abstention(files: ModelFiles) -> Abstention | None:
     """What a model folder keeps, if anything. An ensemble has its own, apart from those of its members."""
-    value = read_json(files.description).get(KEY) if files.description.name == "quoth.json" else None
+    value = read_object(files.description).get(KEY) if files.description.name == "quoth.json" else None
     if value is None:
         return None
     found = fill(Abstention, value, str(files.description), f"{KEY}.")
@@ -76,4 +76,4 @@ def check_storable(source: str | Path) -> Path:
 def store_abstention(source: str | Path, abstention: Abstention) -> None:
     """Write it to the quoth.json of a model folder; all else in there stays."""
     path = check_storable(source)
-    write_json(path, {**read_json(path), KEY: abstention.to_json()})
+    write_json(path, {**read_object(path), KEY: abstention.to_json()})

@@ -128,7 +128,7 @@ def _select(question: str, documents: Sequence[str], passages: Sequence[Passage]
     """What to read: the best passages, or all texts, long ones in overlapping blocks."""
     if read and len(passages) > read:
         return [widened(one, documents[one.document]) for one in best_passages(question, documents, passages, read)]
-    return [widened(block, documents[block.document], OVERLAP) for block in split_passages(documents, BLOCK)]
+    return [widened(block, documents[block.document], OVERLAP) for block in split_passages(documents, BLOCK, 1)]
 
 
 def _groups(

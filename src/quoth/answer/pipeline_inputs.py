@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from quoth.config import shown
 from quoth.data import Question
 from quoth.errors import QuothError
 
@@ -26,9 +27,16 @@ def pipeline_questions(args: tuple[Any, ...], question: Any, context: Any, more:
     for item in given:
         several = isinstance(item, Iterable) and not isinstance(item, str | Mapping)
         pairs.extend(_pair(one, i) for i, one in enumerate(item if several else [item]))
-    if not pairs:
-        raise QuothError("no question was given")
     return [Question(str(number), asked, text, ()) for number, (asked, text) in enumerate(pairs)]
+
+
+def whole_number(name: str, value: Any, default: int, least: int) -> int:
+    """A setting of a call, as a whole number; None is the default, as it was there."""
+    if value is None:
+        return default
+    if type(value) is not int or value < least:
+        raise QuothError(f"{name} is {shown(value)}; it must be a whole number from {least}")
+    return value
 
 
 def _combine(question: Any, context: Any) -> list[Any]:

@@ -9,7 +9,7 @@ the same answers. `decode` answers whole datasets by Devlin's rule, and `search`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from quoth.answer.abstention import Abstention, stored_abstention
 from quoth.answer.decode import Answer, Decoded, Rule, decode
 from quoth.answer.find import Hit, find_answers
-from quoth.answer.pipeline_inputs import pipeline_questions
+from quoth.answer.pipeline_inputs import pipeline_questions, whole_number
 from quoth.answer.pipeline_rule import pipeline_answers
 from quoth.data import Question
 from quoth.errors import QuothError
@@ -79,13 +79,13 @@ class Reader:
         *args: Any,
         question: str | list[str] | None = None,
         context: str | list[str] | None = None,
-        top_k: int = 1,
+        top_k: int | None = None,
         doc_stride: int | None = None,
-        max_answer_len: int = 15,
+        max_answer_len: int | None = None,
         max_seq_len: int | None = None,
         max_question_len: int | None = None,
-        handle_impossible_answer: bool = False,
-        align_to_words: bool = True,
+        handle_impossible_answer: bool | None = None,
+        align_to_words: bool | None = None,
         **more: Any,
     ) -> Any:
         """Answer as transformers' pipeline did: `{"score", "start", "end", "answer"}`, or lists of them.
@@ -94,19 +94,18 @@ class Reader:
         argument, a dict with both keys, or a list of such dicts.
         doc_stride is the *overlap* of two windows, as it was there. max_question_len was ignored there by every fast
         tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
-        by length. batch_size and num_workers are taken and have no effect. As there, scores of equal answers are added
-        with top_k above 1, so that they may exceed 1: they are no probabilities.
+        by length. batch_size, num_workers and padding are taken and have no effect. As there, scores of equal answers
+        are added with top_k above 1, so that they may exceed 1: they are no probabilities.
         """
         questions = pipeline_questions(args, question, context, more)
-        more = {name: value for name, value in more.items() if name not in ("batch_size", "num_workers")}
-        length = min(max_seq_len or self.max_length, self.runner.longest)
-        overlap = min(length // 2, 128) if doc_stride is None else doc_stride
-        top_k = more.pop("topk", top_k)
-        for name, value in (("top_k", top_k), ("max_answer_len", max_answer_len)):
-            if type(value) is not int:
-                raise QuothError(f"{name} is {value!r}; it must be a whole number from 1")
-        if more:
-            raise QuothError(f"unknown argument {next(iter(more))!r} to a reader")
+        topk = more.pop("topk", None)
+        if unknown := [name for name in more if name not in ("batch_size", "num_workers", "padding")]:
+            raise QuothError(f"unknown argument {unknown[0]!r} to a reader")
+        whole_number("batch_size", more.get("batch_size"), 1, least=1)
+        count = whole_number("top_k", topk if top_k is None else top_k, 1, least=1)
+        longest = whole_number("max_answer_len", max_answer_len, 15, least=1)
+        length = min(whole_number("max_seq_len", max_seq_len, self.max_length, least=1), self.runner.longest)
+        overlap = whole_number("doc_stride", doc_stride, min(length // 2, 128), least=0)
         results: list[Any] = []
         for first in range(0, len(questions), GROUP):
             group = questions[first : first + GROUP]
@@ -115,14 +114,15 @@ class Reader:
                 windows,
                 self.logits(windows),
                 [asked.context for asked in group],
-                windows.words if align_to_words else None,
-                top_k=top_k,
-                max_answer_tokens=max_answer_len,
-                no_answer=handle_impossible_answer,
+                windows.words if align_to_words is None or align_to_words else None,
+                top_k=count,
+                max_answer_tokens=longest,
+                no_answer=bool(handle_impossible_answer),
             )
             results.extend([_pipeline_form(answer) for answer in found] for found in answers)
         shaped = [found[0] if len(found) == 1 else found for found in results]
-        return shaped[0] if len(shaped) == 1 else shaped
+        many = len(args) == 1 and isinstance(args[0], Generator)  # nobody knows how many it gives, even if it is one
+        return shaped[0] if len(shaped) == 1 and not many else shaped
 
     def logits(self, windows: Windows, progress: Progress | None = None) -> SpanLogits:
         """Span logits of all windows, computed in batches of similar length. (T,) float32 each."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, figures_table, output
+from rich.table import Table
+
+from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, facts_of, figures_table, output
 from quoth.cli.screen import console
 from quoth.cli.train import watch
 from quoth.errors import QuothError
@@ -35,6 +37,16 @@ def build(
 
 
 def _show(facts: dict[str, Any], run: Path) -> None:
+    with facts_of(run / "build.json"):
+        table, size = _table(facts), f"{facts['exported']['int8_bytes'] / 1e6:.1f} MB"
+    screen = console()
+    screen.print(table)
+    screen.print("F1 at the best threshold, which the reader keeps")
+    screen.print(f"{run / 'model'}, {size}", soft_wrap=True)
+
+
+def _table(facts: dict[str, Any]) -> Table:
+    """The stages, and what the quantised reader scores."""
     table = figures_table("", "parameters", "F1", "with an answer, always answering", "minutes")
     quality = facts["quality"]
     rows = [
@@ -45,7 +57,4 @@ def _show(facts: dict[str, Any], run: Path) -> None:
     for name, parameters, *scores in rows:
         shown = ("" if score is None else f"{score:.2f}" for score in scores)
         table.add_row(name, f"{parameters:,}", *shown, f"{facts['seconds'][name] / 60:.1f}")
-    screen = console()
-    screen.print(table)
-    screen.print("F1 at the best threshold, which the reader keeps")
-    screen.print(f"{run / 'model'}, {facts['exported']['int8_bytes'] / 1e6:.1f} MB", soft_wrap=True)
+    return table

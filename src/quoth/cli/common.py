@@ -52,6 +52,15 @@ def output(facts: Any, as_json: bool, show: Callable[[], None]) -> None:
         show()
 
 
+@contextmanager
+def facts_of(path: Path) -> Iterator[None]:
+    """A table is made of facts that may come from a file of an earlier run: if it cannot be made, name the file."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise QuothError(f"{path}: is not what Quoth writes there; was it changed by hand? Use another --out") from None
+
+
 def figures_table(*heads: str, left: int = 1, caption: str | None = None) -> Table:
     """A table whose first `left` columns are words and the others figures."""
     table = Table(*heads, caption=caption)

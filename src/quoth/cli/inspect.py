@@ -20,7 +20,7 @@ from quoth.embedded import NAME, is_embedded
 from quoth.encoder import LayerShape, Shape, read_shape
 from quoth.encoder.families import family_of
 from quoth.errors import QuothError
-from quoth.files import read_json
+from quoth.files import read_object
 from quoth.hub import ONNX, ModelFiles, find_model
 from quoth.model import Checkpoint, open_checkpoint
 from quoth.model.checkpoint import Tensor
@@ -80,7 +80,7 @@ def _of_model(model: str, files: ModelFiles) -> dict[str, Any]:
 def _of_exported(files: ModelFiles) -> dict[str, Any]:
     """Of an ONNX file; `others` are the parameters that its shape does not count: of head, pooler, adapters."""
     total = OnnxRunner(files.weights[0]).parameters
-    value = read_json(files.description)
+    value = read_object(files.description)
     if "heads" in value:
         raise QuothError(f"{files.source}: is an exported ensemble; inspect the ensemble that it was made of")
     for key in ("family", "shape"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from quoth.cli.common import AsJson, Device, Overrides, RunFolder, figures_table, output
+from quoth.cli.common import AsJson, Device, Overrides, RunFolder, facts_of, figures_table, output
 from quoth.cli.screen import console
 from quoth.cli.train import watch
 from quoth.config import set_key
@@ -93,6 +93,14 @@ def _simple(
 
 
 def _show(metrics: PruneMetrics, run: Path) -> None:
+    with facts_of(run / "metrics.json"):
+        tables = [*([_trials(metrics.hpo)] if metrics.hpo else []), _models(metrics, run)]
+    screen = console()
+    for table in tables:
+        screen.print(table)
+
+
+def _models(metrics: PruneMetrics, run: Path) -> Table:
     """The models, the unpruned one first."""
     rows: list[tuple[str, float | None, Any]] = [("unpruned", metrics.unpruned.loss, metrics.unpruned)]
     rows += [(str(run / row.model), row.losses["recovered"], row) for row in metrics.targets.values()]
@@ -102,10 +110,7 @@ def _show(metrics: PruneMetrics, run: Path) -> None:
         scores = (f"{row.quality[key]:.2f}" if key in row.quality else "" for key in keys)
         sizes = (f"{row.parameters:,}", f"{row.non_embedding_parameters:,}", f"{row.cost:.3f}")
         table.add_row(name, *sizes, f"{loss:.4f}", *scores)
-    screen = console()
-    if metrics.hpo:
-        screen.print(_trials(metrics.hpo))
-    screen.print(table)
+    return table
 
 
 def _trials(search: dict[str, Any]) -> Table:

@@ -14,6 +14,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from quoth.errors import one_line
+
 # One character for one, so that places in a text stay what they are: ␛ for ESC, and � for what has no picture.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
 _UNSEEN = dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000)), 0xFFFD)
@@ -28,7 +30,7 @@ def visible(text: str) -> str:
 
 def say(line: str, file: TextIO | None = None) -> None:
     """Print a line, on standard error unless told otherwise."""
-    print(visible(line), file=file or sys.stderr, flush=True)
+    print(visible(one_line(line)), file=file or sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

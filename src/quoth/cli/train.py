@@ -13,7 +13,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, figures_table, output
+from quoth.cli.common import AsJson, Device, Overrides, Recipe, RunFolder, facts_of, figures_table, output
 from quoth.cli.screen import console, say
 from quoth.errors import QuothError
 from quoth.recipes import find_recipe
@@ -97,6 +97,14 @@ def _line(status: Status) -> str:
 
 
 def _show(metrics: TrainMetrics, run: Path) -> None:
+    with facts_of(run / "metrics.json"):
+        tables = [_table(metrics, run), *([_heads(metrics.frozen)] if metrics.frozen else [])]
+    screen = console()
+    for table in tables:
+        screen.print(table)
+
+
+def _table(metrics: TrainMetrics, run: Path) -> Table:
     table = Table("", "", show_header=False, box=None)
     quality = metrics.quality
     for key, name in NAMES.items():
@@ -108,10 +116,7 @@ def _show(metrics: TrainMetrics, run: Path) -> None:
     if metrics.inference_seconds is not None:
         table.add_row("inference", f"{metrics.inference_seconds:.1f} s for {metrics.inference_windows:,} windows")
     table.add_row("model", f"{run / 'model'}, {metrics.bytes / 1e6:.1f} MB")
-    screen = console()
-    screen.print(table)
-    if metrics.frozen:
-        screen.print(_heads(metrics.frozen))
+    return table
 
 
 def _heads(stages: dict[str, StageMetrics]) -> Table:

@@ -35,6 +35,9 @@ def is_embedded(source: str | Path | None) -> bool:
     """Whether a model that was named, or was not, is the embedded one: by its word, or by its folder."""
     if source is None:
         return True
-    if Path(source).is_dir():
-        return Path(source).resolve() == Path(__file__).resolve().parent
+    try:
+        if Path(source).is_dir():
+            return Path(source).resolve() == Path(__file__).resolve().parent
+    except OSError:  # a name that no folder can have
+        return False
     return str(source) == NAME

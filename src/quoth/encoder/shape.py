@@ -12,9 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quoth.config import fill
+from quoth.config import fill, shown
 from quoth.errors import QuothError
 from quoth.files import read_json
+
+LAYERS = 1000  # at most, and sizes below: more is a mistake, or meant to fill the memory
+ROWS, SIZE = 10**7, 10**6  # of a table, and of anything else
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,14 @@ class Shape:
         object.__setattr__(self, "layers", tuple(self.layers))
         object.__setattr__(self, "projection", self.projection or self.embedding != self.hidden)
         for name in ("vocab", "positions", "types", "embedding", "hidden"):
-            check_whole(f"shape: {name}", getattr(self, name), least=0 if name == "types" else 1)
+            most = ROWS if name in ("vocab", "positions", "types") else SIZE
+            check_whole(f"shape: {name}", getattr(self, name), least=0 if name == "types" else 1, most=most)
         if not self.layers:
             raise QuothError("shape: layers is empty; an encoder has at least one layer")
+        check_whole("shape: the number of layers", len(self.layers), least=1, most=LAYERS)
         for number, layer in enumerate(self.layers):
             for name, value in asdict(layer).items():
-                check_whole(f"shape: layers[{number}].{name}", value, least=1)
+                check_whole(f"shape: layers[{number}].{name}", value, least=1, most=SIZE)
         if self.tied and len(set(self.layers)) > 1:
             raise QuothError("shape: tied layers share their weights, so all of them must have the same sizes")
 
@@ -141,7 +146,12 @@ class Shape:
             raise QuothError(f"{source}: layers is a list of objects with heads, key, value, ffn")
         for number, layer in enumerate(layers):
             fill(LayerShape, layer, f"{source}: layers[{number}]")  # once alone, for a message with its number
-        return fill(cls, value, source)
+        try:
+            return fill(cls, value, source)
+        except QuothError as error:
+            if str(error).startswith(source):
+                raise
+            raise QuothError(f"{source}: {str(error).removeprefix('shape: ')}") from None  # a size, which knows no file
 
 
 @dataclass(frozen=True)
@@ -161,7 +171,9 @@ def read_shape(path: str | Path) -> ShapeFile:
     return ShapeFile(str(family), Shape.from_json(value, str(path)))
 
 
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse a value that is not a whole number of at least `least`."""
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Refuse a value that is not a whole number of at least `least` and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise QuothError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+        raise QuothError(f"{name} is {shown(value)}; it must be a whole number of at least {least}")
+    if most is not None and value > most:
+        raise QuothError(f"{name} is {shown(value)}; it must be at most {most:,}")

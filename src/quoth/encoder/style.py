@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from quoth.config import fill
+from quoth.errors import QuothError
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,13 @@ class Style:
     dropout: float = 0.1
     attention_dropout: float = 0.1
 
+    def __post_init__(self) -> None:
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise QuothError(f"style: {name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        if not 0 <= self.eps < 1 or self.first_position < 0:
+            raise QuothError(f"style: eps is {self.eps} and first_position {self.first_position}; both are small")
+
     def to_json(self) -> dict[str, Any]:
         """The style as plain JSON; `from_json` reads it back."""
         return asdict(self)
@@ -32,4 +40,9 @@ class Style:
     @classmethod
     def from_json(cls, value: Mapping[str, Any], source: str) -> Style:
         """Read a style from JSON, naming the key that is unknown or of another type."""
-        return fill(cls, value, source, "style.")
+        try:
+            return fill(cls, value, source, "style.")
+        except QuothError as error:
+            if str(error).startswith(source):
+                raise
+            raise QuothError(f"{source}: {error}") from None  # a value, which knows no file

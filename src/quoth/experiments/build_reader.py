@@ -33,7 +33,7 @@ from quoth.data import Dataset, read
 from quoth.errors import QuothError
 from quoth.experiments.card import Card, model_card
 from quoth.export.export import export
-from quoth.files import read_json, write_json, write_text
+from quoth.files import read_json, read_object, write_json, write_text
 from quoth.prune import PruneRecipe, make_prune_recipe, prune
 from quoth.prune.metrics import RoundMetrics
 from quoth.score import hardware, span_quality
@@ -108,8 +108,8 @@ def build_reader(
         there = {**read_table(folder.recipe), "card": {}} if begun else None  # another card alone is no other recipe
         folder.claim({**recipe.table, "card": {}}, there)
         done = run / "build.json"
-        if done.exists() and read_json(done)["recipe"] == recipe.table:
-            return dict(read_json(done))
+        if done.exists() and read_object(done).get("recipe") == recipe.table:
+            return read_object(done)
         dataset = _evaluation(recipe)
         write_text(run / "recipe.toml", dump_toml(recipe.table))
         teacher_data, cut_data = training_data(run, recipe, say)
@@ -130,7 +130,7 @@ def build_reader(
             **_facts(recipe, taught, small),
             "negatives": made,
             **found,
-            "seconds": read_json(run / "seconds.json"),
+            "seconds": _seconds(run / "seconds.json"),
         }
         shown = dump_toml(_named({key: value for key, value in recipe.table.items() if key != "card"}))
         write_text(run / "model" / "MODEL_CARD.md", model_card(facts, recipe.card, shown))
@@ -149,7 +149,7 @@ def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> t
         return data, recipe.cut.data
     place = run / MADE
     origin = {"train": list(data.train), "parts": parts, "seed": recipe.teacher.seed}
-    if not place.exists() or read_json(place).get("origin") != origin:  # of a recipe that was refused later, say
+    if not place.exists() or read_object(place).get("origin") != origin:  # of a recipe that was refused later, say
         if tell:
             tell("negatives")
         with _clock(run, "negatives"):
@@ -163,8 +163,11 @@ def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> t
 
 def _counts(run: Path) -> dict[str, int]:
     """How many questions each maker has made."""
-    articles = read_json(run / MADE)["data"]
-    return dict(Counter(q["maker"] for a in articles for p in a["paragraphs"] for q in p["qas"]))
+    try:
+        articles = read_object(run / MADE)["data"]
+        return dict(Counter(str(q["maker"]) for a in articles for p in a["paragraphs"] for q in p["qas"]))
+    except (KeyError, TypeError):
+        raise QuothError(f"{run / MADE}: is not what Quoth writes there; begin anew with another --out") from None
 
 
 def _quantise(run: Path, source: Path, recipe: BuildRecipe, dataset: Dataset, device: str | None) -> dict[str, Any]:
@@ -227,13 +230,22 @@ def _evaluation(recipe: BuildRecipe) -> Dataset:
 def _clock(run: Path, stage: str) -> Iterator[None]:
     """Add the seconds that pass to those of the stage, whether it ends or is interrupted; a kill loses them."""
     place, begin = run / "seconds.json", time.monotonic()
-    before = read_json(place) if place.exists() else {}
+    before = _seconds(place)
     if stage == "quantise":  # it has no way to go on, so what an earlier attempt took is not part of it
         before.pop(stage, None)
     try:
         yield
     finally:
         write_json(place, {**before, stage: before.get(stage, 0.0) + time.monotonic() - begin})
+
+
+def _seconds(place: Path) -> dict[str, float]:
+    """The seconds of each stage so far."""
+    found = read_object(place) if place.exists() else {}
+    for stage, seconds in found.items():
+        if type(seconds) not in (int, float) or not 0 <= seconds < 1e12:
+            raise QuothError(f"{place}: the seconds of {stage} are no number; remove the file, and they count from 0")
+    return found
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

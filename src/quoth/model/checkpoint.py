@@ -24,6 +24,7 @@ from quoth.files import read_json
 from quoth.hub import DELTA, ONNX, ModelFiles, find_model
 
 FORMAT = 1
+DIMENSIONS = 8
 DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64"}  # of a .bin file
 
 
@@ -192,7 +193,10 @@ def _on_its_base(
 
 def place(source: str | Path) -> str:
     """How a base is named: a folder by its absolute path, a hub id as it is."""
-    return str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+    try:
+        return str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+    except OSError:  # a name that no folder can have; opening it says so
+        return str(source)
 
 
 def on_base(delta: Checkpoint, tensors: Mapping[str, Tensor]) -> Checkpoint:
@@ -226,7 +230,8 @@ def _head(
     family: Family, config: dict[str, Any], tensors: Mapping[str, Tensor], shape: Shape, style: Style
 ) -> dict[str, Any] | None:
     """Which head a checkpoint carries: by its class, and only if its weights are there."""
-    classes = " ".join(config.get("architectures") or [])
+    named = config.get("architectures") or []
+    classes = " ".join(map(str, named)) if isinstance(named, list) else ""
     if "ForPreTraining" in classes or "ForMaskedLM" in classes:
         return _mlm_head(config, tensors, shape, style)
     linear = tensors.get("head.linear.weight")
@@ -280,9 +285,13 @@ def _header(path: Path) -> list[Tensor]:
     try:
         with safe_open(path, framework="np") as opened:
             parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-            return [Tensor(path, name, tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()]
+            found = [(name, tuple(part.get_shape()), part.get_dtype()) for name, part in parts.items()]
     except SafetensorError as error:
         raise QuothError(f"{path}: not a safetensors file, or truncated or damaged ({error}); fetch it again") from None
+    for name, shape, _ in found:
+        if len(shape) > DIMENSIONS:
+            raise QuothError(f"{path}: tensor {name} has {len(shape)} dimensions; at most {DIMENSIONS} are read")
+    return [Tensor(path, name, shape, dtype) for name, shape, dtype in found]
 
 
 def read_bin(path: Path) -> dict[str, Any]:

@@ -43,16 +43,16 @@ def empty(checkpoint: Checkpoint) -> Model:
     """The model that a checkpoint describes, its tuning's modules included, without weights (on the meta device)."""
     files, sizes = checkpoint.files, (checkpoint.shape.hidden, len(checkpoint.shape.layers))
     origin = Origin(files.source, checkpoint.config, files.tokenizer, checkpoint.unused)
-    with torch.device("meta"):
-        encoder = Encoder(checkpoint.shape, checkpoint.style)
-        model = Model(encoder, family=checkpoint.family.name, pooler=checkpoint.pooler, origin=origin)
-        try:
+    try:
+        with torch.device("meta"):
+            encoder = Encoder(checkpoint.shape, checkpoint.style)
+            model = Model(encoder, family=checkpoint.family.name, pooler=checkpoint.pooler, origin=origin)
             model.head = build_head(checkpoint.head, *sizes) if checkpoint.head else None
             if checkpoint.tuning is not None:
                 model.tuning = build_tuning(checkpoint.tuning)
                 model.tuning.install(encoder)
-        except QuothError as error:
-            raise QuothError(f"{files.description}: {error}") from None
+    except QuothError as error:
+        raise QuothError(f"{files.description}: {error}") from None
     model.windows, model.base = checkpoint.windows, checkpoint.base
     return model
 

@@ -17,11 +17,15 @@ from quoth.model.checkpoint import Tensor as Stored
 from quoth.model.checkpoint import read_bin
 from quoth.model.model import Model
 
+FLOATS = ("F64", "F32", "F16", "BF16")
+
 
 def read_tensors(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
     """Read tensors as they are stored, under the given names, each found to be of finite numbers."""
     by_file = defaultdict(list)
     for name, tensor in tensors.items():
+        if tensor.dtype not in FLOATS:
+            raise QuothError(f"{tensor.name}: holds {tensor.dtype}, not floating-point numbers of {', '.join(FLOATS)}")
         by_file[tensor.file].append((name, tensor.name))
     weights = {}
     for file, names in by_file.items():
@@ -36,8 +40,6 @@ def read_tensors(tensors: Mapping[str, Stored]) -> dict[str, Tensor]:
             raise QuothError(f"{file}: damaged ({error}); fetch it again") from None
     for name, value in weights.items():
         where = tensors[name]
-        if not value.is_floating_point():
-            raise QuothError(f"{where.name}: holds {value.dtype}, not floating-point numbers")
         if not torch.isfinite(value).all():
             raise QuothError(f"{where.file}: tensor {where.name} holds NaN or infinite values; the file is damaged")
     return weights

@@ -180,13 +180,15 @@ def open_study(folder: str | Path, search: Search, seed: int = 0) -> Study:
             study = optuna.create_study(
                 storage=JournalStorage(backend), study_name=NAME, direction="maximize", load_if_exists=True
             )
-    except (ValueError, KeyError, AssertionError, TypeError):
+    except (ValueError, KeyError, AssertionError, TypeError, RecursionError):
         raise QuothError(f"{place}: is not a study; remove it, or choose another folder") from None
     found = study.user_attrs.get("space", wanted)
     if found != wanted:
-        key = next(key for key in wanted if found.get(key) != wanted[key])
+        if not isinstance(found, dict):
+            raise QuothError(f"{place}: is not a study of Quoth; remove it, or choose another folder")
+        key = next((key for key in wanted if found.get(key) != wanted[key]), "space")
         raise QuothError(
-            f"{place}: holds another search (there, here: {key}: {found.get(key)}, {wanted[key]}); "
+            f"{place}: holds another search (there, here: {key}: {found.get(key)}, {wanted.get(key)}); "
             "choose another folder, or remove it"
         )
     if "space" not in study.user_attrs:

@@ -15,12 +15,13 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from quoth.config import fill
 from quoth.encoder import Device, LayerShape, Shape, Style
 from quoth.encoder.attention import make_plan
 from quoth.encoder.encoder import Layer
@@ -29,6 +30,7 @@ from quoth.errors import QuothError
 from quoth.windows import pack
 
 PARTS = (1.0, 0.75, 0.5, 0.25)  # of the sizes of the model, at which blocks are timed
+ATTENTION, FFN = 7, 4  # coefficients
 PASSES = 5  # over the whole table, so that a moment of other load does not fall on one block alone
 
 
@@ -60,10 +62,20 @@ class Latency:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Latency:
-        """What `to_json` gave."""
-        rows = tuple((kind, tuple(sizes), seconds) for kind, sizes, seconds in value["table"])
-        return cls(**{**value, "attention": tuple(value["attention"]), "ffn": tuple(value["ffn"]), "table": rows})
+    def from_json(cls, value: Any, source: str = "latency") -> Latency:
+        """What `to_json` gave. The table is for people: the cost is made of the coefficients."""
+        kept = {key: inner for key, inner in value.items() if key != "table"} if isinstance(value, Mapping) else value
+        found = fill(cls, kept, source)
+        for name, count in (("attention", ATTENTION), ("ffn", FFN)):
+            if len(getattr(found, name)) != count or min(getattr(found, name)) < 0:
+                raise QuothError(f"{source}: {name} must be {count} numbers, none negative; remove it to measure anew")
+        try:
+            rows = tuple((str(kind), tuple(sizes), float(seconds)) for kind, sizes, seconds in value.get("table", []))
+        except (TypeError, ValueError, OverflowError):
+            raise QuothError(
+                f"{source}: table must be rows of block, sizes, seconds; remove it to measure anew"
+            ) from None
+        return replace(found, table=rows)
 
 
 def measure_latency(

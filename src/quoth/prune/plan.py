@@ -7,7 +7,7 @@ from pathlib import Path
 
 from quoth.encoder import Shape
 from quoth.errors import QuothError
-from quoth.files import read_json, write_json
+from quoth.files import read_object, write_json
 from quoth.model import Model
 from quoth.prune.baselines import drop_layers, layers_kept
 from quoth.prune.cost import Cost, Flops, Parameters
@@ -43,7 +43,7 @@ def make_cost(recipe: PruneRecipe, model: Model, run: Path, device: str) -> Cost
         return Flops(recipe.data.max_length)
     kept = run / "latency.json"
     if kept.exists():
-        return Latency.from_json(read_json(kept))
+        return Latency.from_json(read_object(kept), str(kept))
     shape, style = model.encoder.shape, model.encoder.style
     latency = measure_latency(shape, target.device or device, length=recipe.data.max_length, style=style)
     write_json(kept, latency.to_json())

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from safetensors.torch import load_file
 from torch import Tensor
 
 from quoth.config import fill
@@ -256,7 +255,7 @@ class _Run:
         return load(self._place(past)), self._view(past)
 
     def _view(self, now: Round) -> View:
-        return View(**load_file(self._folder(now) / "view.safetensors"))
+        return View.read(self._folder(now) / "view.safetensors", self.bench.unpruned.encoder.shape.hidden)
 
     def _read_round(self, now: Round) -> RoundMetrics:
         path = self._folder(now) / "round.json"

@@ -62,6 +62,9 @@ def plot_curves(facts: Facts, folder: str | Path) -> list[Path]:
 def plot_shape(name: str, shape: Shape, path: str | Path) -> Path:
     """Draw a panel for each of f, a, k, v, over the layers: figures 3 to 6 of schuBERT (ACL 2020); returns the file."""
     check_plots()
+    path = Path(path)
+    if path.is_dir():
+        raise QuothError(f"{path}: is a folder; name an .svg file to write to")
     figure, panels = _subplots((9, 6), 2, 2)
     figure.set_layout_engine("constrained")
     numbers = range(1, len(shape.layers) + 1)
@@ -71,7 +74,6 @@ def plot_shape(name: str, shape: Shape, path: str | Path) -> Path:
         axes.set_xlabel("layer")
         axes.set_ylabel(what)
     figure.suptitle(_plain(f"{name}: hidden {shape.hidden}"))
-    path = Path(path)
     return _write(path.parent, iter([(path.name.removesuffix(".svg"), figure)]))[0]
 
 

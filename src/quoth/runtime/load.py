@@ -21,7 +21,7 @@ def load_runner(files: ModelFiles, device: str | None, precision: str | None) ->
     if files.weights[0].name == ONNX or (exported.is_file() and find_spec("torch") is None):
         return _onnx_runner(source, exported, device, precision)
     description = read_json(files.description)
-    known = isinstance(description, dict) and description.get("model_type") in FAMILIES
+    known = isinstance(description, dict) and description.get("model_type") in list(FAMILIES)  # it may have no hash
     if files.description.name == "config.json" and not known:
         return TransformersRunner(source, device, precision)
     try:

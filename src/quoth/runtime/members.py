@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from quoth.config import shown
 from quoth.errors import QuothError
-from quoth.files import read_json
+from quoth.files import read_object
 from quoth.hub import ModelFiles, find_model
 from quoth.model import Checkpoint, open_checkpoint
 from quoth.model.checkpoint import FORMAT
@@ -43,7 +44,7 @@ def open_ensemble(source: str | Path) -> Ensemble:
     path = files.description
     if not files.members:
         raise QuothError(f"{source}: is one model, not an ensemble; make one with `quoth ensemble`")
-    value: dict[str, Any] = read_json(path)
+    value = read_object(path)
     if value.get("format") != FORMAT:
         raise QuothError(
             f"{path}: format {value.get('format')!r} is not {FORMAT}, which this version reads; upgrade Quoth"
@@ -54,8 +55,9 @@ def open_ensemble(source: str | Path) -> Ensemble:
     except QuothError as error:
         raise QuothError(f"{path}: {error}") from None
     encoders = table.get("encoders")
-    if not isinstance(encoders, list) or len(encoders) != len(files.members):
-        raise QuothError(f"{path}: encoders is {encoders!r}; it must number the encoder of each member")
+    numbers = isinstance(encoders, list) and all(type(number) is int for number in encoders)
+    if not numbers or len(encoders) != len(files.members):
+        raise QuothError(f"{path}: encoders is {shown(encoders)}; it must number the encoder of each member")
     return Ensemble(files, how, tuple(open_checkpoint(member.source) for member in files.members), tuple(encoders))
 
 

@@ -9,24 +9,40 @@ side by side, each on one core, if that keeps all cores busy, else one after ano
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from quoth.config import fill, shown
+from quoth.data.source import parse_json
 from quoth.encoder import Shape
+from quoth.encoder.shape import check_whole
 from quoth.errors import QuothError
-from quoth.runtime.combine import combine
+from quoth.runtime.combine import How, combine
 from quoth.runtime.logits import SpanLogits
 from quoth.windows import Packed
 
 TOKENS = 8192  # of a call: enough rectangles to keep the cores busy to the end
 RECTANGLE = 128  # tokens; on one core larger ones were no faster or slower
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What `quoth export` writes into a file, beside the graph. how: of an ensemble, None of a single model."""
+
+    task: Literal["span", "class"]
+    how: How | None
+    longest: int
+    parameters: int
+    vocab: int
+    types: int
+    shapes: list[dict[str, Any]]
 
 
 class OnnxRunner:
@@ -40,15 +56,14 @@ class OnnxRunner:
         self.session = _open(self.path, self.threads)
         self._single: Any = None  # a session of one thread, opened when it is first wanted
         facts = _facts(self.session, path)
-        self.task: str = facts["task"]
-        self.how: Any = facts["how"]
-        self.longest: int = facts["longest"]
-        self.parameters: int = facts["parameters"]
+        self.task = facts.task
+        self.how: Any = facts.how
+        self.longest = facts.longest
+        self.parameters = facts.parameters
         self.budget = TOKENS
         self.rectangle = RECTANGLE
-        self.vocab: int = facts["vocab"]
-        self.types: int = facts["types"]
-        self._shapes = [Shape.from_json(shape, str(path)) for shape in facts["shapes"]]
+        self.vocab, self.types = facts.vocab, facts.types
+        self._shapes = [Shape.from_json(shape, str(path)) for shape in facts.shapes]
 
     def flops(self, length: int) -> int:
         """Forward floating-point operations of a window of `length` tokens, encoders alone."""
@@ -165,18 +180,23 @@ def _open(path: Path, threads: int) -> Any:
         raise QuothError(f"{path}: not an ONNX file that can be run ({_first_line(error)})") from None
 
 
-def _facts(session: Any, path: str | Path) -> dict[str, Any]:
+def _facts(session: Any, path: str | Path) -> Facts:
     """What the export wrote beside the graph."""
     stored = session.get_modelmeta().custom_metadata_map.get("quoth")
     if stored is None:
         raise QuothError(f"{path}: was not written by Quoth, so its inputs and outputs are unknown; use `quoth export`")
-    facts = json.loads(stored)
-    known: Sequence[str] = ("task", "how", "longest", "parameters", "vocab", "types", "shapes")
-    if missing := [key for key in known if key not in facts]:
-        raise QuothError(f"{path}: {missing[0]} is missing from its metadata; export the model again")
+    table = parse_json(stored, f"{path}: metadata")
+    if not isinstance(table, dict):
+        raise QuothError(f"{path}: its metadata is {shown(table)}, a table is wanted; export the model again")
+    known = {field.name for field in fields(Facts)}
+    if missing := [key for key in known if key not in table]:
+        raise QuothError(f"{path}: {min(missing)} is missing from its metadata; export the model again")
+    facts = fill(Facts, {key: table[key] for key in known}, f"{path}: metadata")
     if "attention_mask" in {node.name for node in session.get_inputs()}:  # it was for padding
         raise QuothError(f"{path}: was exported by an older Quoth; export the model again")
-    return dict(facts)
+    for name in ("longest", "vocab"):
+        check_whole(f"{path}: {name} of its metadata", getattr(facts, name), least=1)
+    return facts
 
 
 def _first_line(error: Exception) -> str:

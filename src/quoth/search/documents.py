@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quoth.data.source import read_bounded
 from quoth.errors import QuothError
+from quoth.limits import open_bytes, read_bounded
 
 TEXT_FILES = (".txt", ".md", ".rst", ".text")
 SENTENCE = 500  # characters on either side of an answer that its sentence may have: some texts have no full stop
@@ -124,7 +124,7 @@ def _text(name: str) -> str:
 def _bytes(name: str, label: str) -> bytes:
     try:
         if name != "-":
-            with Path(name).open("rb") as file:
+            with open_bytes(name) as file:
                 return read_bounded(file, label)
         if sys.stdin is None:
             raise QuothError("standard input: is closed")

@@ -141,11 +141,12 @@ def _wrong(folder: Path, identity: dict[str, Any]) -> str | None:
         return ""
     try:
         about = read_json(folder / ABOUT)
+        float(about["seconds"])
         changed = [key for key, value in identity.items() if about[key] != value]
         if changed:
             return f"the {changed[0]} has changed since it was written"
         return None if sha256_of(folder / STATES) == about["sha256"] else f"{STATES} is damaged"
-    except (QuothError, OSError, KeyError, TypeError):
+    except (QuothError, OSError, KeyError, TypeError, ValueError, OverflowError):
         return "is damaged"
 
 

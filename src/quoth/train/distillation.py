@@ -11,15 +11,19 @@ one, or another that a recipe names (`quoth.prune.teacher`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from quoth.config import check_value
 from quoth.encoder import Device, Shape
 from quoth.encoder.axes import Alpha, Keep
+from quoth.errors import QuothError
 from quoth.model import Model
 from quoth.tasks import Task
 from quoth.windows import Packed
@@ -57,6 +61,19 @@ class View:
     def whole(cls, shape: Shape) -> View:
         """Of a model that nothing was cut from."""
         return cls(torch.arange(shape.hidden), torch.ones(shape.hidden))
+
+    @classmethod
+    def read(cls, path: Path, hidden: int) -> View:
+        """What a run folder keeps. hidden: the teacher's size, which all numbers of units are below."""
+        try:
+            found = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise QuothError(f"{path}: missing or damaged ({error}); begin anew with another --out") from None
+        units, scale = (found.get(name, torch.zeros(0, 0)) for name in ("units", "scale"))
+        sound = len(found) == 2 and units.dtype == torch.int64 and units.shape == scale.shape == (units.numel(),)
+        if not sound or not units.numel() or units.min() < 0 or units.max() >= hidden or not scale.isfinite().all():
+            raise QuothError(f"{path}: units must be numbers below {hidden}, each with its scale; use another --out")
+        return cls(units, scale.float())
 
     def after(self, keep: Keep, alpha: Alpha | None) -> View:
         """The view of a model cut again; alpha: the gates folded into it, if any were."""

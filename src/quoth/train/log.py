@@ -95,13 +95,14 @@ def _scores(quality: dict[str, Any]) -> str:
 
 
 def _kept(path: Path, step: int) -> list[str]:
-    """The lines of an earlier part of the run up to `step`; a line cut short by a kill is dropped."""
+    """The lines of an earlier part of the run up to `step`, until one that is cut short by a kill, or damaged."""
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for raw in path.read_bytes().splitlines() if path.exists() else ():
         try:
+            line = raw.decode("utf-8")
             if json.loads(line)["step"] <= step:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             break
     return kept
 

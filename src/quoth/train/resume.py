@@ -34,7 +34,7 @@ def write_checkpoint(run: Path, loop: Loop, facts: dict[str, Any]) -> None:
     for name, value, optimiser in loop.trained():
         for moment in MOMENTS if value in optimiser.state else ():
             tensors[f"{moment}.{name}"] = optimiser.state[value][moment]
-    folder = run / "checkpoints" / f"step-{loop.step:08d}"
+    folder = run / "checkpoints" / _name(loop.step)
     state = {"step": loop.step, "windows": loop.windows, **environment(loop), **facts}
     try:
         with atomic_folder(folder) as part:
@@ -66,6 +66,8 @@ def read_checkpoint(run: Path, loop: Loop, identity: dict[str, str], tell: Tell)
     changed = [key for key in identity if state.get(key) != identity[key]]
     if changed:
         raise QuothError(f"{folder}: the {changed[0]} has changed since it was written; use another --out")
+    if state["step"] > loop.steps:
+        raise QuothError(f"{folder}: is of a longer run, this one has {loop.steps} steps; use another --out")
     tensors = _load(folder / "state.safetensors", loop)
     for name, value, optimiser in loop.trained():
         with torch.no_grad():
@@ -103,6 +105,10 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
         raise OSError(None, str(error).strip(), str(path)) from None
 
 
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
 def _complete(run: Path) -> list[Path]:
     """Checkpoints that were written to the end, the latest last."""
     return sorted((run / "checkpoints").glob("step-*"))
@@ -121,19 +127,43 @@ def _latest(run: Path, tell: Tell) -> Path | None:
 
 
 def _intact(folder: Path) -> bool:
-    """Whether all files of a checkpoint have the hashes that were kept with them."""
+    """Whether all files of a checkpoint have the hashes that were kept with them, and its state is one of ours."""
     try:
-        kept = read_json(folder / HASHES)
-        return bool(kept == {name: sha256_of(folder / name) for name in STATE})
-    except (QuothError, OSError):
+        if read_json(folder / HASHES) != {name: sha256_of(folder / name) for name in STATE}:
+            return False
+        state = read_json(folder / "state.json")
+        return _is_state(state) and folder.name == _name(state["step"])
+    except (QuothError, OSError, ValueError):
         return False
+
+
+def _is_state(state: Any) -> bool:
+    """Whether state.json has all that is read from it, of the right types."""
+    if not isinstance(state, dict):
+        return False
+    counts = all(type(state.get(key)) is int and state[key] >= 0 for key in ("step", "windows", "loss_steps"))
+    seconds, points = state.get("seconds", 0.0), state.get("evaluations", [])
+    evaluations = isinstance(points, list) and all(
+        isinstance(point, dict) and type(point.get("step")) is int and type(point.get("epoch")) in (int, float)
+        for point in points
+    )
+    return counts and evaluations and type(seconds) in (int, float) and seconds >= 0
 
 
 def _load(path: Path, loop: Loop) -> dict[str, Tensor]:
     device = loop.accelerator.device
     # of several processes on the CPU the device is called cpu:0, which safetensors does not know
-    tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
+    try:
+        tensors: dict[str, Tensor] = load_file(path, device="cpu" if device.type == "cpu" else str(device))
+    except SafetensorError as error:
+        raise QuothError(
+            f"{path}: not a safetensors file ({error}); remove {path.parent.parent} to begin anew"
+        ) from None
     wanted = {f"model.{name}": value.shape for name, value, _ in loop.trained()}
+    for name, value, _ in loop.trained():
+        if any(f"{moment}.{name}" in tensors for moment in MOMENTS):
+            wanted |= {f"{moment}.{name}": value.shape for moment in MOMENTS}
+    wanted["loss_sum"] = loop.loss_sum.shape
     for name, shape in wanted.items():
         if name not in tensors or tensors[name].shape != shape:
             raise QuothError(f"{path}: has no {name} of shape {tuple(shape)}: it belongs to another model")

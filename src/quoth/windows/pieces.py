@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from quoth.windows.offsets import spans_of
 
@@ -20,7 +20,7 @@ NEAR = (64, 1024, 16384)  # characters on each side of a cut that are tokenised 
 TRIES = 200  # cuts of each sort that are tested before the piece is allowed to grow
 
 
-def pieces(tokenizer: Tokenizer, text: str, size: int) -> Iterator[tuple[int, int]]:
+def pieces(tokenizer: Any, text: str, size: int) -> Iterator[tuple[int, int]]:
     """Pieces [start, past) of at most `size` characters that cover the text, cut where it does no harm.
 
     A text without any harmless cut (a "word" of a million letters) stays in one piece, however long.
@@ -39,7 +39,7 @@ def pieces(tokenizer: Tokenizer, text: str, size: int) -> Iterator[tuple[int, in
     yield start, len(text)
 
 
-def _find(tokenizer: Tokenizer, text: str, low: int, high: int) -> int | None:
+def _find(tokenizer: Any, text: str, low: int, high: int) -> int | None:
     """The last harmless cut in (low, high] among some candidates: before white space first, then anywhere."""
     anywhere = range(high, low, -1)
     spaces = (i for i in anywhere if text[i].isspace() and not text[i - 1].isspace())
@@ -47,7 +47,7 @@ def _find(tokenizer: Tokenizer, text: str, low: int, high: int) -> int | None:
     return next((i for i in candidates if harmless(tokenizer, text, i)), None)
 
 
-def harmless(tokenizer: Tokenizer, text: str, cut: int) -> bool:
+def harmless(tokenizer: Any, text: str, cut: int) -> bool:
     """Whether the text around `cut` has the same tokens in one go and in two, and the cut parts two words."""
     for near in NEAR:
         left, right = text[max(0, cut - near) : cut], text[cut : cut + near]

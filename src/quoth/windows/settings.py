@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from quoth.config import fill
-from quoth.files import read_json
+from quoth.files import read_object
 from quoth.hub import ModelFiles
 
 
@@ -25,7 +25,7 @@ def window_settings(files: ModelFiles) -> dict[str, int]:
     question-answering pipeline.
     """
     files = files.members[0] if files.members else files
-    kept = read_json(files.description).get("windows") if files.description.name == "quoth.json" else None
+    kept = read_object(files.description).get("windows") if files.description.name == "quoth.json" else None
     if kept is None:
         kept = {"max_length": _max_length(files)}
     return asdict(fill(WindowSettings, kept, str(files.description), "windows."))
@@ -33,5 +33,5 @@ def window_settings(files: ModelFiles) -> dict[str, int]:
 
 def _max_length(files: ModelFiles) -> int:
     settings = next((path for path in files.tokenizer if path.name == "tokenizer_config.json"), None)
-    limit = read_json(settings).get("model_max_length") if settings else None
-    return int(min(limit, 384)) if isinstance(limit, int | float) and limit > 0 else 384
+    limit = read_object(settings).get("model_max_length") if settings else None
+    return int(min(limit, 384)) if isinstance(limit, int | float) and limit >= 1 else 384

@@ -16,11 +16,13 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from quoth.config import shown
 from quoth.data.source import read_source
 from quoth.errors import QuothError
-from quoth.files import read_json
+from quoth.files import read_object
 from quoth.windows.offsets import spans_of
 from quoth.windows.pieces import pieces
+from quoth.windows.tokenizer_file import IDS, SECONDS, Bounded, guarded, read_tokenizer
 
 PIECE = 100_000  # characters of a long text that are tokenised in one go
 GROUP = 1_000_000  # characters whose `Encoding`s, much larger than our arrays, are held at a time
@@ -92,11 +94,11 @@ class Tokenizer:
         bare = library.Tokenizer.from_str(tokenizer.to_str())
         bare.no_truncation()
         bare.no_padding()
-        self.template = _template(bare, types)
+        self.template = guarded(lambda: _template(bare, types), SECONDS)
         # The post-processor frames the pair, as we do, and trims offsets, which RoBERTa's gets wrong where a
         # space was put before a word after a typed special token. Without it the offsets are raw and exact.
         bare.post_processor = processors.Sequence([])
-        self._bare = bare
+        self._bare = Bounded(bare)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -105,15 +107,10 @@ class Tokenizer:
         folder = path if path.is_dir() else path.parent
         file = folder / "tokenizer.json" if path.is_dir() else path
         settings = folder / "tokenizer_config.json"
-        config = read_json(settings) if settings.exists() else {}
-        if not isinstance(config, dict):
-            raise QuothError(f"{settings}: an object is wanted")
+        config = read_object(settings) if settings.exists() else {}
         vocabulary = path if path.name == "vocab.txt" else folder / "vocab.txt"
         if file.exists() and file != vocabulary:
-            try:
-                tokenizer = library.Tokenizer.from_file(str(file))
-            except Exception as error:  # the library raises plain Exception for anything it cannot parse
-                raise QuothError(f"{file}: not a tokenizer of the tokenizers library ({error})") from None
+            tokenizer = read_tokenizer(file)
         elif vocabulary.exists():
             tokenizer = _word_pieces(vocabulary, config)
         else:
@@ -219,11 +216,20 @@ def _has_types(config: dict[str, Any]) -> bool:
     return "DistilBert" not in str(config.get("tokenizer_class", ""))
 
 
+def _switch(config: dict[str, Any], name: str, default: bool | None) -> bool | None:
+    value = config.get(name, default)
+    if value is not default and not isinstance(value, bool):
+        raise QuothError(f"tokenizer_config.json: {name} is {shown(value)}; true or false is wanted")
+    return value
+
+
 def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> library.Tokenizer:
     """BERT's own tokenizer from its vocabulary, with the defaults of transformers' BertTokenizer."""
     words = [word.rstrip("\r") for word in read_source(vocabulary).split("\n")]
     if words and not words[-1]:
         words.pop()
+    if len(words) > IDS:
+        raise QuothError(f"{vocabulary}: has more than {IDS:,} words")
     vocab = {word: index for index, word in enumerate(words)}
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     missing = [token for token in special if token not in vocab]
@@ -232,9 +238,9 @@ def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> library.Tokenizer:
     tokenizer = library.Tokenizer(WordPiece(vocab, unk_token="[UNK]"))
     tokenizer.normalizer = BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-        strip_accents=config.get("strip_accents"),
-        lowercase=config.get("do_lower_case", True),
+        handle_chinese_chars=_switch(config, "tokenize_chinese_chars", True) is True,
+        strip_accents=_switch(config, "strip_accents", None),
+        lowercase=_switch(config, "do_lower_case", True) is True,
     )
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -1,5 +1,6 @@
 """The families that Quoth knows, by name."""
 
+from quoth.config import shown
 from quoth.encoder.families import albert, bert, distilbert, electra, roberta
 from quoth.encoder.families.family import Family, translate
 from quoth.errors import QuothError
@@ -20,9 +21,9 @@ for module in (bert, albert, roberta, distilbert, electra):
 
 def family_of(name: object, source: str) -> Family:
     """The family of this name, or an error that lists the known ones."""
-    if name not in FAMILIES:
-        raise QuothError(f"{source}: unknown family {name!r}; known: {', '.join(FAMILIES)}")
-    return FAMILIES[str(name)]
+    if not isinstance(name, str) or name not in FAMILIES:
+        raise QuothError(f"{source}: unknown family {shown(name)}; known: {', '.join(FAMILIES)}")
+    return FAMILIES[name]
 
 
 def is_known(name: str) -> bool:

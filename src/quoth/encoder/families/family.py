@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from quoth.encoder.shape import LayerShape, Shape
+from quoth.config import shown
+from quoth.encoder.shape import LAYERS, ROWS, LayerShape, Shape, check_whole
 from quoth.encoder.style import Style
 from quoth.errors import QuothError
 
@@ -107,7 +108,7 @@ class Family:
             vocab=sizes["vocab"],
             positions=sizes["positions"],
             types=self._size(config, "types") if self.key("types") else 0,
-            embedding=int(config.get("embedding_size") or hidden) if self.factorised else hidden,
+            embedding=(config.get("embedding_size") or hidden) if self.factorised else hidden,
             hidden=hidden,
             layers=(layer,) * sizes["layers"],
             tied=self.tied,
@@ -120,12 +121,14 @@ class Family:
         for name in ("activation", "eps", "dropout", "attention_dropout"):
             key, default = self.key(name), self.defaults.get(name, getattr(Style, name))
             values[name] = config.get(key, default) if key else default
-        if values["activation"] not in ACTIVATIONS:
+        if values["activation"] not in list(ACTIVATIONS):  # a list, since a config may hold what has no hash
             known = ", ".join(ACTIVATIONS)
-            raise QuothError(f"{self.key('activation')} {values['activation']!r} is not supported; known: {known}")
+            raise QuothError(f"{self.key('activation')} {shown(values['activation'])} is not supported; known: {known}")
         values["activation"] = ACTIVATIONS[values["activation"]]
-        first = int(config.get("pad_token_id", 1)) + 1 if self.position_offset else 0
-        return Style(first_position=first, **values)
+        padding = config.get("pad_token_id", 1)
+        if self.position_offset:
+            check_whole("pad_token_id", padding, least=0, most=ROWS)
+        return Style.from_json({"first_position": padding + 1 if self.position_offset else 0, **values}, "config")
 
     def config(self, shape: Shape, style: Style) -> dict[str, Any]:
         """A Hugging Face config of this shape, or an error that says why there can be none."""
@@ -183,7 +186,11 @@ class Family:
         key = self.key(name)
         value = config.get(str(key), 2 if name == "types" else None)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise QuothError(f"{key} is {'missing' if value is None else repr(value)}; it must be a number")
+            raise QuothError(f"{key} is {'missing' if value is None else shown(value)}; it must be a number")
+        if name == "layers":
+            check_whole(str(key), value, least=1, most=LAYERS)  # before a list of that many is made
+        if name == "heads":
+            check_whole(str(key), value, least=1)  # before something is divided by it
         return value
 
 

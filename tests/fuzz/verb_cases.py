@@ -1,0 +1,291 @@
+"""Cases of every verb of the command line: its arguments, and the files that they name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fuzz.case import Case
+from fuzz.data_formats import ANSWERS, PREDICTIONS, PROBABILITIES
+from fuzz.hostile import TEXTS, Draw, changed, json_file, json_lines, toml
+from fuzz.material import CONTEXT, model_folders, squad
+from fuzz.run_formats import LOG, METRICS, PRUNED, STAGE
+
+OUT = "out"  # the only place that a verb may write to
+SQUAD = json.dumps(squad()).encode()
+ODD = (
+    "",
+    "-",
+    "--",
+    "-x",
+    "--json",
+    "--help",
+    "no-such",
+    "a/b",
+    "a/b/c",
+    "/dev/null",
+    "/dev/zero",
+    ".",
+    "..",
+    "é",
+    "\x1b[31m",
+    "x" * 300,
+    "\udc80",
+)
+NUMBERS = ("0", "1", "-1", "3", "0.5", "1e300", "nan", "inf", "-inf", "99999999999999999999", "²", "1_000", "", "x")
+
+
+def _below(name: str, files: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"{name}/{key}": data for key, data in files.items()}
+
+
+@st.composite
+def data_files(draw: Draw) -> dict[str, bytes]:
+    """Questions: as they should be, or hostile."""
+    bad = draw(st.integers(0, 2)) == 2
+    return {"d.json": draw(json_file(squad(), zipped=True)) if bad else SQUAD}
+
+
+@st.composite
+def model_files(draw: Draw, *kinds: str) -> dict[str, bytes]:
+    """A model folder `m`: of some kind, sometimes with one file changed."""
+    kind = draw(st.sampled_from(kinds))
+    files = dict(model_folders()[kind])
+    if draw(st.integers(0, 2)) == 2:
+        name = draw(st.sampled_from([key for key in sorted(files) if key.endswith(".json")]))
+        files[name] = draw(json_file(json.loads(files[name]), most=2))
+    if kind == "delta":
+        return {key if key.startswith("base/") else key.replace("delta/", "m/", 1): data for key, data in files.items()}
+    return _below("m", files)
+
+
+@st.composite
+def options(draw: Draw, **known: Any) -> list[str]:
+    """Some of the options of a verb, each with one of its values or an odd one; sometimes one that nobody knows."""
+    found: list[str] = []
+    for name in draw(st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True)) if known else []:
+        values, flag = known[name], f"--{name.replace('_', '-')}"
+        found += [flag] if values is None else [flag, draw(st.sampled_from(values))]
+    if draw(st.integers(0, 11)) == 11:
+        found.append(draw(st.sampled_from((*ODD, "--no-such", "--out"))))
+    return found
+
+
+def _argument(draw: Draw, usual: str) -> str:
+    """What is usually given, rarely something odd."""
+    return usual if draw(st.integers(0, 7)) < 7 else draw(st.sampled_from(ODD))
+
+
+DEVICE = {"device": ("cpu", "cuda", "x", ""), "json": None}
+READER = {**DEVICE, "precision": ("fp32", "bf16", "x"), "threshold": NUMBERS}
+WHOLE = ("whole", "hf", "delta", "ensemble", "exported", "sharded", "bin")
+
+
+@st.composite
+def ask(draw: Draw) -> Case:
+    text = draw(st.sampled_from([CONTEXT, CONTEXT * 20, "", *TEXTS])).encode("utf-8", "surrogatepass")
+    files = {"a.txt": text, **draw(model_files(*WHOLE))}
+    asked = draw(st.sampled_from(["Who built the mill?", "When?", "", "\udc80", "x" * 3000, "\x1b[31mWho?"]))
+    more = draw(options(top=("1", "3", "1000", *NUMBERS), read=("0", "1", *NUMBERS), **READER))
+    model = ["-m", _argument(draw, "m")] if draw(st.integers(0, 5)) < 5 else []
+    return Case(files, (_command(draw, "ask"), asked, _argument(draw, "a.txt"), *model, *more), text)
+
+
+@st.composite
+def answer(draw: Draw) -> Case:
+    files = {**draw(data_files()), **draw(model_files(*WHOLE))}
+    more = draw(
+        options(
+            nbest=("out/n.json", "."),
+            na_probs=("out/p.json.gz",),
+            top=NUMBERS,
+            rule=("devlin", "probability", "bertvision", "x"),
+            max_answer_tokens=NUMBERS,
+            **READER,
+        )
+    )
+    return Case(
+        files, (_command(draw, "answer"), _argument(draw, "d.json"), "--out", _out(draw, "p.json"), "-m", "m", *more)
+    )
+
+
+@st.composite
+def score(draw: Draw) -> Case:
+    files = {**draw(data_files()), "p.json": draw(json_file(PREDICTIONS)), "n.json": draw(json_file(PROBABILITIES))}
+    more = draw(
+        options(
+            na_probs=("n.json", "p.json"), na_threshold=NUMBERS, against=("p.json", "n.json"), squad1=None, json=None
+        )
+    )
+    return Case(files, (_command(draw, "score"), _argument(draw, "d.json"), _argument(draw, "p.json"), *more))
+
+
+@st.composite
+def evaluate(draw: Draw) -> Case:
+    files = {**draw(data_files()), **draw(model_files(*WHOLE))}
+    more = draw(options(rule=("devlin", "x"), max_answer_tokens=NUMBERS, store_threshold=None, **READER))
+    return Case(files, (_command(draw, "evaluate"), _argument(draw, "d.json"), "-m", _argument(draw, "m"), *more))
+
+
+@st.composite
+def negatives(draw: Draw) -> Case:
+    parts = ("0.5", "1", "2", *NUMBERS)
+    known = dict.fromkeys(("moved", "lookalike", "entity", "negation"), parts)
+    more = draw(options(**known, seed=NUMBERS, show=NUMBERS, out=("out/n.json", "out/n.json.gz"), json=None))
+    return Case(draw(data_files()), (_command(draw, "negatives"), _argument(draw, "d.json"), "--entity", "1", *more))
+
+
+RECIPE: dict[str, Any] = {
+    "model": "m", "data": {"train": "d.json", "evaluate": "d.json", "max_length": 48, "step": 8, "max_query_length": 9},
+    "optimisation": {"epochs": 1.0, "batch_size": 2, "learning_rate": 1e-3},
+}  # fmt: skip
+PRUNING = {
+    **RECIPE,
+    "target": {"keep": 0.95, "kinds": "f", "embeddings": False},
+    "gates": {"steps": 1},
+    "recovery": {"epochs": 0.5, "batch_size": 2},
+}
+PRUNING.pop("optimisation")
+BUILDING = {
+    "data": RECIPE["data"], "teacher": {"model": "m", "optimisation": RECIPE["optimisation"]},
+    "cut": {key: PRUNING[key] for key in ("target", "gates", "recovery")}, "card": {"title": "A reader"},
+}  # fmt: skip
+OVERRIDES = (
+    "seed=1",
+    "data.train=d.json",
+    "x=1",
+    "seed=[",
+    "",
+    "=",
+    "model=m",
+    "optimisation.epochs=2",
+    "data.task=answerable",
+    "data.task=x",
+)
+
+
+@st.composite
+def _recipe(draw: Draw, base: dict[str, Any]) -> bytes:
+    return toml(draw(changed(base, most=2))).encode("utf-8", "surrogatepass")
+
+
+@st.composite
+def earlier_run(draw: Draw, verb: str, base: dict[str, Any]) -> dict[str, bytes]:
+    """A run of the same recipe that has ended, with changed metrics or half-changed leftovers."""
+    recipe = toml(base).encode()
+    files = {"r.toml": recipe, "out/run/recipe.toml": recipe, "out/run/log.jsonl": draw(json_lines(*LOG))}
+    if verb != "build":
+        kept = draw(json_file(METRICS if verb == "train" else PRUNED))
+        return {**files, "out/run/metrics.json": kept, "out/run/tuned.json": draw(json_file(METRICS))}
+    stage = {"parameters": 10, "quality": {"best_f1": 50.0, "answered_f1": 60.0}}
+    seconds = {"teacher": 1.0, "cut": 1.0, "quantise": 1.0}
+    built = {
+        "recipe": base, "stages": {"teacher": stage, "cut": stage}, "quality": {"f1": 50.0, "answered_f1": 50.0},
+        "parameters": 10, "seconds": seconds, "exported": {"int8_bytes": 10},
+    }  # fmt: skip
+    files |= {"out/run/teacher/recipe.toml": b"", "out/run/seconds.json": draw(json_file(seconds))}
+    return files | ({"out/run/build.json": draw(json_file(built))} if draw(st.booleans()) else {})
+
+
+@st.composite
+def recipe_run(draw: Draw, verb: str, base: dict[str, Any]) -> Case:
+    """A run of a recipe, now and then in a folder that holds an earlier one."""
+    files = {**draw(data_files()), **draw(model_files("whole", "hf", "sharded", "bin")), "r.toml": draw(_recipe(base))}
+    if draw(st.integers(0, 4)) == 4:
+        files |= draw(earlier_run(verb, base))
+    more = [*draw(st.lists(st.sampled_from(OVERRIDES), max_size=1)), *draw(options(**DEVICE))]
+    return Case(files, (_command(draw, verb), _argument(draw, "r.toml"), "--out", _out(draw, "run"), *more))
+
+
+@st.composite
+def prune(draw: Draw) -> Case:
+    if draw(st.booleans()):
+        return draw(recipe_run("prune", PRUNING))
+    files = {**draw(data_files()), **draw(model_files(*WHOLE))}
+    usual = ["--keep", "0.9", "--data", "d.json"] if draw(st.integers(0, 3)) < 3 else []
+    more = draw(
+        options(
+            keep=("0.8", *NUMBERS),
+            by=("parameters", "flops", "x"),
+            data=("d.json",),
+            evaluate=("d.json", "x"),
+            search=("0", "-1", "x"),
+            **DEVICE,
+        )
+    )
+    sizes = {**RECIPE["data"], "train": "d.json"}
+    fixed = [f"data.{key}={value}" for key, value in sizes.items()]
+    fixed += ["gates.steps=1", "recovery.batch_size=2", "target.multiple=1", "target.embeddings=false"]
+    return Case(
+        files, (_command(draw, "prune"), _argument(draw, "m"), *fixed, "--out", _out(draw, "run"), *usual, *more)
+    )
+
+
+@st.composite
+def ensemble(draw: Draw) -> Case:
+    files = {
+        **draw(model_files("whole", "hf", "delta", "ensemble", "exported")),
+        **_below("n", model_folders()["whole"]),
+    }
+    more = draw(options(how=("max", "mean", "sum", "x"), json=None))
+    return Case(
+        files, (_command(draw, "ensemble"), _argument(draw, "m"), _argument(draw, "n"), "--out", _out(draw, "e"), *more)
+    )
+
+
+@st.composite
+def analyse(draw: Draw) -> Case:
+    """Two runs with their answers, metrics and recipe."""
+    files = {
+        **draw(data_files()), "r/answers.jsonl.gz": draw(json_lines(*ANSWERS, zipped=True)),
+        "s/answers.jsonl": b"".join(json.dumps(line).encode() + b"\n" for line in ANSWERS),
+        "r/metrics.json": draw(json_file(METRICS, STAGE)), "r/recipe.toml": draw(_recipe(RECIPE)),
+    }  # fmt: skip
+    more = draw(
+        options(data=("d.json", "x"), threshold=("best", *NUMBERS), plots=("out/plots",), curves=None, json=None)
+    )
+    return Case(files, (_command(draw, "analyse"), _argument(draw, "r"), *draw(st.sampled_from([(), ("s",)])), *more))
+
+
+@st.composite
+def inspect(draw: Draw) -> Case:
+    shape = {"family": "bert", **json.loads(model_folders()["whole"]["quoth.json"])["shape"]}
+    files = {**draw(model_files(*WHOLE)), "shape.json": draw(json_file(shape))}
+    more = draw(options(length=NUMBERS, plot=("out/p.svg", "."), json=None))
+    return Case(files, (_command(draw, "inspect"), _argument(draw, draw(st.sampled_from(["m", "shape.json"]))), *more))
+
+
+@st.composite
+def export(draw: Draw) -> Case:
+    files = {**draw(data_files()), **draw(model_files("whole", "hf", "delta", "ensemble", "exported", "sharded"))}
+    more = draw(options(data=("d.json", "x"), json=None))
+    return Case(files, (_command(draw, "export"), _argument(draw, "m"), "--to", _out(draw, "o"), *more))
+
+
+def _command(draw: Draw, verb: str) -> str:
+    return verb if draw(st.integers(0, 60)) < 60 else draw(st.sampled_from((f"{verb}s", "", "--version", "--help")))
+
+
+def _out(draw: Draw, name: str) -> str:
+    """A place in `OUT`, rarely one that cannot be written: below a file, or one that holds what is not ours."""
+    return (
+        f"{OUT}/{name}" if draw(st.integers(0, 9)) < 9 else draw(st.sampled_from(("d.json/x", "m", ".", "/dev/null")))
+    )
+
+
+CASES: dict[str, Any] = {
+    "ask": ask(),
+    "answer": answer(),
+    "score": score(),
+    "evaluate": evaluate(),
+    "negatives": negatives(),
+    "train": recipe_run("train", RECIPE),
+    "prune": prune(),
+    "ensemble": ensemble(),
+    "analyse": analyse(),
+    "inspect": inspect(),
+    "export": export(),
+    "build": recipe_run("build", BUILDING),
+}
