@@ -65,7 +65,6 @@ class Batches:
         column: np.ndarray = self._table[:, index]
         return np.asarray(column[column != NO_WINDOW])
 
-
     def tokens(self, epoch: int) -> np.ndarray:
         """The tokens of every batch of an epoch, int64 (count,)."""
         if not self._count:
