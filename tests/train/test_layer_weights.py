@@ -11,6 +11,7 @@ import torch
 from quoth.data import read
 from quoth.heads import build_head
 from quoth.heads.layer_weights import LayerWeights
+from quoth.heads.step import Here
 from quoth.model.loading import load
 from quoth.train.recipe import make_recipe
 from quoth.windows.questions import make_windows
@@ -93,7 +94,7 @@ def means_by_hand(folder, windows, first_only):
                 states.append(torch.tanh(model.pooler(states[-1])))
         x = torch.stack(states)
         for step in head.steps[:-1]:
-            x = step(x, None)
+            x = step(x, Here(x[-1], None))
         for token in range(x.shape[1]):
             total = total + np.array(by_hand(end, x[:, token]))
             tokens += 1
