@@ -109,6 +109,13 @@ class TestRecipes:
         with pytest.raises(QuothError, match=r"head\.x.* is a date or a time"):
             read_recipe(tmp_path / "r.toml", [f"head.x={value}"])
 
+    @pytest.mark.parametrize("change", ["tuning.kind=nan", "head.x=[inf]", "head.x={y=-inf}"])
+    def test_a_number_that_is_none(self, tmp_path, change):
+        """The recipe as written was another one, so that its run could not go on."""
+        (tmp_path / "r.toml").write_text('model = "m"\n[data]\ntrain = "t"\n')
+        with pytest.raises(QuothError, match=r"r\.toml: \w+\.\w+(\.y)? is (nan|-?inf); a number is wanted"):
+            read_recipe(tmp_path / "r.toml", [change])
+
     @pytest.mark.parametrize("key", ["", " ", "a b", "a.b", "é", '"', "a\nb", "]", "=", "\x7f"])
     def test_any_key_reads_back(self, key):
         table = {"tuning": {key: 1, "more": {key: [1.5]}}, key: 2, f"{key}x": {key: "y"}}
