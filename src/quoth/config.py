@@ -179,17 +179,20 @@ def read_table(path: str | Path, overrides: Sequence[str] = (), override: Overri
         raise QuothError(f"{path}: not valid TOML (nested too deeply)")
     for one in overrides:
         (override or set_key)(table, one)
-    dated = next((key for key, value in flat(table).items() if _is_dated(value)), None)
-    if dated is not None:
-        raise QuothError(f"{path}: {dated} is a date or a time, which no key takes; write it in quotes if it is a text")
+    for key, value in flat(table).items():
+        _refuse_odd(value, f"{path}: {key}")
     return table
 
 
-def _is_dated(value: Any) -> bool:
-    """Whether a value is a date or a time, which only TOML has, or holds one."""
-    if isinstance(value, Mapping):
-        return any(map(_is_dated, value.values()))
-    return any(map(_is_dated, value)) if isinstance(value, list) else isinstance(value, date | time)
+def _refuse_odd(value: Any, where: str) -> None:
+    """Refuse what TOML has and no key takes: dates and times, which JSON lacks, nan, which is not equal to itself."""
+    if isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _refuse_odd(inner, where)
+    elif isinstance(value, date | time):
+        raise QuothError(f"{where} is a date or a time, which no key takes; write it in quotes if it is a text")
+    elif isinstance(value, float) and not isfinite(value):
+        raise QuothError(f"{where} is {value}; a number is wanted")
 
 
 def _parse(text: str) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from quoth.encoder.shape import Shape
 from quoth.encoder.style import Style
 from quoth.errors import LONGEST, QuothError
 from quoth.experiments.build_reader import _counts, _seconds
+from quoth.hub import find_model
 from quoth.model.loading import load
 from quoth.prune.hpo import Search, open_study
 from quoth.prune.latency import Latency
 from quoth.train.cache import _wrong
 from quoth.train.distillation import View
 from quoth.train.recipe import read_recipe
+from quoth.windows.settings import window_settings
 
 
 class TestOneLine:
@@ -109,6 +111,13 @@ class TestRecipes:
         with pytest.raises(QuothError, match=r"head\.x.* is a date or a time"):
             read_recipe(tmp_path / "r.toml", [f"head.x={value}"])
 
+    @pytest.mark.parametrize("change", ["tuning.kind=nan", "head.x=[inf]", "head.x={y=-inf}"])
+    def test_a_number_that_is_none(self, tmp_path, change):
+        """The recipe as written was another one, so that its run could not go on."""
+        (tmp_path / "r.toml").write_text('model = "m"\n[data]\ntrain = "t"\n')
+        with pytest.raises(QuothError, match=r"r\.toml: \w+\.\w+(\.y)? is (nan|-?inf); a number is wanted"):
+            read_recipe(tmp_path / "r.toml", [change])
+
     @pytest.mark.parametrize("key", ["", " ", "a b", "a.b", "é", '"', "a\nb", "]", "=", "\x7f"])
     def test_any_key_reads_back(self, key):
         table = {"tuning": {key: 1, "more": {key: [1.5]}}, key: 2, f"{key}x": {key: "y"}}
@@ -117,6 +126,15 @@ class TestRecipes:
     @pytest.mark.parametrize("number", [float("inf"), float("-inf")])
     def test_numbers_that_json_does_not_have(self, number):
         assert tomllib.loads(dump_toml({"a": {"b": number}})) == {"a": {"b": number}}
+
+
+@pytest.mark.parametrize("key", ["max_length", "step", "max_query_length"])
+def test_windows_of_no_size(tmp_path, key):
+    value = json.loads(model_folders()["whole"]["quoth.json"])
+    value["windows"] = {"max_length": 64, "step": 16, "max_query_length": 16, key: -64}
+    Case({**model_folders()["whole"], "quoth.json": json.dumps(value).encode()}).write(tmp_path)
+    with pytest.raises(QuothError, match=rf"quoth\.json: windows\.{key} is -64; it must be at least 1"):
+        window_settings(find_model(tmp_path))
 
 
 def test_an_activation_that_nobody_knows(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from quoth.config import fill
+from quoth.errors import QuothError
 from quoth.files import read_object
 from quoth.hub import ModelFiles
 
@@ -28,7 +29,11 @@ def window_settings(files: ModelFiles) -> dict[str, int]:
     kept = read_object(files.description).get("windows") if files.description.name == "quoth.json" else None
     if kept is None:
         kept = {"max_length": _max_length(files)}
-    return asdict(fill(WindowSettings, kept, str(files.description), "windows."))
+    found: dict[str, int] = asdict(fill(WindowSettings, kept, str(files.description), "windows."))
+    for key, value in found.items():
+        if value < 1:
+            raise QuothError(f"{files.description}: windows.{key} is {value}; it must be at least 1")
+    return found
 
 
 def _max_length(files: ModelFiles) -> int:
