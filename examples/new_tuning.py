@@ -25,8 +25,8 @@ class Offset(nn.Module):
         super().__init__()
         self.offset = nn.Parameter(torch.zeros(hidden))
 
-    def apart(self, x):  # a module before a residual sum gives x (T, h) and a vector (h,) still to be added
-        return x, self.offset
+    def apart(self, product, bias, p):  # what goes into the residual sum: x (T, h), what is added to it, a vector (h,)
+        return nn.functional.dropout(product if bias is None else product + bias, p), None, self.offset
 
     def to_onnx(self, g, x):
         return g("Add", x, g.constant(self.offset))

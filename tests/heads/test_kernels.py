@@ -83,6 +83,25 @@ def test_bias_relu(tokens, places, width, part, monkeypatch):
     assert torch.equal(wide[..., -16:], whole[..., -16:])
 
 
+@pytest.mark.parametrize(("rows", "width", "out"), [(1, 24, 16), (77, 40, 48), (30, 16, 256)])
+def test_linear_relu(rows, width, out, monkeypatch):
+    from quoth.heads.kernels import bias_relu as module
+
+    monkeypatch.setattr(module, "_PROGRAMS", 4)
+    torch.manual_seed(out)
+    x = torch.randn(rows, width, device=GPU).to(HALF).requires_grad_()
+    weight, bias = torch.randn(out, width, device=GPU).to(HALF).float(), torch.randn(out, device=GPU).to(HALF).float()
+    by = torch.randn(rows, out, device=GPU)
+    exact = [value.detach().double().requires_grad_() for value in (x, weight, bias)]
+    found = module.linear_relu(x, weight.requires_grad_(), bias.requires_grad_())
+    expected = F.relu(F.linear(*exact))
+    close(found, expected)
+    gradients = torch.autograd.grad((found * by).sum(), (x, weight, bias))
+    truths = torch.autograd.grad((expected * by.double()).sum(), exact)
+    for gradient, truth in zip(gradients, truths):
+        close(gradient, truth)
+
+
 @pytest.mark.parametrize(("layers", "tokens", "width"), [(1, 1, 8), (3, 37, 13), (2, 9, 300)])
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("layer_first", [False, True])

@@ -46,6 +46,8 @@ def linear_add_norm(
         x = x[:, : linear.in_features]
         product = F.linear(x, linear.weight) if fusable(linear) else linear(x)
         dropped, added, offset = adapter.apart(product, linear.bias if fusable(linear) else None, p)
+        if added is None:
+            return _add_norm(dropped, offset, residual, norm, 0.0)
         return _add_norm(added, offset, residual, norm, 0.0, dropped)
     if not fusable(linear):
         return _add_norm(linear(x[:, : linear.in_features]), None, residual, norm, p)
@@ -57,8 +59,8 @@ def linear_add_norm(
 class Inserted(Protocol):
     """What a tuning method may insert before a residual sum, such as `quoth.tune.Adapter`."""
 
-    def apart(self, product: Tensor, bias: Tensor | None, p: float) -> tuple[Tensor, Tensor, Tensor]:
-        """X = dropout(product + bias), (T, h); what is added to x, (T, h); and an offset (h,) for all tokens.
+    def apart(self, product: Tensor, bias: Tensor | None, p: float) -> tuple[Tensor, Tensor | None, Tensor]:
+        """From product W·x, (T, h), and bias: dropout(product + bias); what is added to that, or None; an offset (h,).
 
         The sum that follows adds the three at no cost. Where the bias is None, the product has it already.
         """

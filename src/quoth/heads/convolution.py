@@ -126,8 +126,10 @@ class TokenCNN(nn.Module):
 
 def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """relu(W·x + b). x: (T, places, f) → (T, places, n)."""
-    if fusable(x):
-        return _bias_relu(F.linear(x, weight), bias)
+    if fusable(x) and len(bias) % 16 == 0:
+        from quoth.heads.kernels.bias_relu import linear_relu  # Triton is optional
+
+        return linear_relu(x.flatten(0, 1), weight, bias).unflatten(0, x.shape[:2])  # type: ignore[no-any-return]
     return F.relu(F.linear(x, weight, bias))
 
 

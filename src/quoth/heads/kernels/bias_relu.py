@@ -1,8 +1,9 @@
-"""relu(x + bias), each way in one pass over memory, as Triton kernels for CUDA.
+"""relu(x + bias), and relu(W·x + bias), each way in one pass over memory, as Triton kernels for CUDA.
 
     y = max(0, x + b)        ∂x = ∂y where y > 0, else 0;  ∂b = Σ ∂x over rows
 
-∂x takes the place of x in memory: nothing else may need x. All sums have a fixed order.
+∂x takes the place of x in memory: nothing else may need x. Behind a matrix product of our own, which adds the bias and
+cuts at 0 by itself, the gradient of the product takes the place of y. All sums have a fixed order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_TILE = 4096  # numbers in a tile
+_TILE = 2048  # numbers in a tile
 _PROGRAMS = 2048  # of the backward pass; each adds a row to the partial sums
 
 
@@ -67,6 +68,24 @@ class _BiasRelu(torch.autograd.Function):
         return x, _gradients(dy, y, x)
 
 
+class _LinearRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        half = weight.to(x.dtype)
+        y = torch._addmm_activation(bias.to(x.dtype), x, half.T)  # cuBLAS: the product, the bias and relu at once
+        ctx.save_for_backward(x, half)
+        ctx.place = y  # not save_for_backward, which would object to what is done to y
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        (x, weight), dz = ctx.saved_tensors, ctx.place
+        del ctx.place
+        of_bias = _gradients(dy, dz, dz)
+        of_x = dz @ weight if ctx.needs_input_grad[0] else None
+        return of_x, (dz.T @ x).float(), of_bias
+
+
 def _gradients(dy: Tensor, y: Tensor, dx: Tensor) -> Tensor:
     """The gradient of the bias; that of what it is added to is written to dx."""
     width = dx.shape[-1]
@@ -88,3 +107,11 @@ def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
     x: (…, n), n a multiple of 16, its rows at equal steps in memory; bias: (n,), fp32 → the same, contiguous
     """
     return _BiasRelu.apply(x, bias)  # type: ignore[no-any-return]
+
+
+def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """relu(W·x + bias); the result's values are lost in the backward pass.
+
+    x: (rows, f) in half precision; weight: (n, f), bias: (n,), fp32, n a multiple of 16 → (rows, n)
+    """
+    return _LinearRelu.apply(x, weight, bias)  # type: ignore[no-any-return]

@@ -21,20 +21,27 @@ _PROGRAMS = 2048  # of the backward pass; each adds a row to the partial sums
 @triton.jit
 def _weighted_sums_forward(  # type: ignore[no-untyped-def]
     x, weights, y, tokens, width, by_token, by_layer,
-    SUMS: tl.constexpr, UP: tl.constexpr, LAYERS: tl.constexpr, BLOCK: tl.constexpr,
+    SUMS: tl.constexpr, LAYERS: tl.constexpr, UP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    blocks = tl.cdiv(width, BLOCK)
-    token = (tl.program_id(0) // blocks).to(tl.int64)
-    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
-    number = tl.arange(0, UP)
-    total = tl.zeros((UP, BLOCK), tl.float32)
-    for layer in range(LAYERS):
-        value = tl.load(x + token * by_token + column, column < width, 0.0).to(tl.float32)
-        share = tl.load(weights + number * LAYERS + layer, number < SUMS, 0.0)
-        total += share[:, None] * value[None, :]
-        x += by_layer  # layer · by_layer might not fit 32 bits
-    place = y + number[:, None].to(tl.int64) * tokens * width + token * width + column[None, :]
-    tl.store(place, total.to(y.dtype.element_ty), (number < SUMS)[:, None] & (column < width)[None, :])
+    """Products of tensor cores, which take 16 sums at least: those that are missing are 0.
+
+    A weight in single precision is the sum of two in half, up to 2⁻¹⁷ of it.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    number, layer = tl.arange(0, 16), tl.arange(0, UP)
+    there = (number < SUMS)[:, None] & (layer < LAYERS)[None, :]
+    weight = tl.load(weights + number[:, None] * LAYERS + layer[None, :], there, 0.0)
+    high = weight.to(x.dtype.element_ty)
+    low = (weight - high.to(tl.float32)).to(x.dtype.element_ty)
+    for begin in range(0, width, BLOCK):
+        column = begin + tl.arange(0, BLOCK)
+        inside = (column < width)[None, :]
+        state = x + token * by_token + layer[:, None].to(tl.int64) * by_layer + column[None, :]
+        states = tl.load(state, (layer < LAYERS)[:, None] & inside, 0.0)
+        total = tl.dot(low, states, input_precision="ieee")
+        total = tl.dot(high, states, total, input_precision="ieee")
+        place = y + (number[:, None].to(tl.int64) * tokens + token) * width + column[None, :]
+        tl.store(place, total.to(y.dtype.element_ty), (number < SUMS)[:, None] & inside)
 
 
 @triton.jit
@@ -61,13 +68,13 @@ def _weighted_sums_backward(  # type: ignore[no-untyped-def]
 
 def sums(x: Tensor, weights: Tensor) -> Tensor:
     """x: (L, T, f), features side by side in memory; weights: (k, L) → (k, T, f). Without gradients."""
+    if len(weights) > 16:
+        return torch.cat([sums(x, part) for part in weights.split(16)])
     layers, tokens, width = x.shape
-    count = len(weights)
-    y = x.new_empty(count, tokens, width)
-    block = min(512, triton.next_power_of_2(width))
-    _weighted_sums_forward[(tokens * triton.cdiv(width, block),)](
+    y = x.new_empty(len(weights), tokens, width)
+    _weighted_sums_forward[(tokens,)](
         x, weights.float().contiguous(), y, tokens, width, x.stride(1), x.stride(0),
-        SUMS=count, UP=triton.next_power_of_2(count), LAYERS=layers, BLOCK=block, num_warps=4,
+        SUMS=len(weights), LAYERS=layers, UP=max(16, triton.next_power_of_2(layers)), BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
     return y
 
