@@ -63,8 +63,9 @@ class Reader:
         """Load a reader from a Quoth folder (of an ensemble too), a Hugging Face folder or a hub id.
 
         source: left out, or the word "embedded", it is the reader that ships with Quoth (`find_model`)
-        device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32" or "bf16"; by default bf16 on a
-        GPU that has it. Checkpoints of other families than Quoth's five are run by transformers, if installed.
+        device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32", "bf16" or, on Hopper GPUs, "fp8"; by
+        default bf16 on a GPU that has it. Checkpoints of other families than Quoth's five are run by transformers, if
+        installed.
         The no-answer threshold of the folder, if it keeps one, is in the reader's `abstention`.
         """
         files = find_model(source)

@@ -30,7 +30,9 @@ Model = Annotated[
     typer.Option("--model", "-m", help="A folder or a hub id; by default `embedded`, the reader inside Quoth."),
 ]
 Device = Annotated[str | None, typer.Option(help="Compute on cpu or cuda; by default on a GPU if there is one.")]
-Precision = Annotated[str | None, typer.Option(help="Compute in fp32 or bf16; by default bf16 on a GPU that has it.")]
+Precision = Annotated[
+    str | None, typer.Option(help="Compute in fp32, bf16 or fp8 (Hopper GPUs); by default bf16 if a GPU has it.")
+]
 AnswerTokens = Annotated[int, typer.Option(help="Allow at most this many tokens in an answer.", min=1)]
 RuleName = Annotated[str, typer.Option(help="Decode by the rule devlin, probability or bertvision.")]
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A .toml file, or the name of a shipped recipe.")]

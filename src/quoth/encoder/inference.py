@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +22,8 @@ from quoth.encoder.device import Device
 from quoth.encoder.encoder import Encoder, Layer
 from quoth.encoder.shape import LayerShape
 from quoth.encoder.steps import activate, have_kernels
+from quoth.errors import QuothError
 from quoth.windows import Packed
-
-STEP = 8  # sizes are padded to a multiple of it: rows of 16 bytes
 
 
 def is_fast(encoder: Encoder, device: Device) -> bool:
@@ -40,9 +39,14 @@ def for_inference(encoder: Encoder, device: Device) -> Encoder | InferenceEncode
 
     It can on CUDA in half precision, if every part is a plain one: no adapter, no LoRA.
     """
-    if not is_fast(encoder, device) or not _is_plain(encoder):
-        return encoder
-    return InferenceEncoder(encoder, torch.bfloat16)
+    able = is_fast(encoder, device) and _is_plain(encoder)
+    if device.fp8:
+        if not able:
+            raise QuothError("precision fp8 needs a plain encoder, without adapters or LoRA; choose bf16")
+        from quoth.encoder.fp8 import Fp8Encoder  # which is an `InferenceEncoder`
+
+        return Fp8Encoder(encoder)
+    return InferenceEncoder(encoder, torch.bfloat16) if able else encoder
 
 
 def _is_plain(encoder: Encoder) -> bool:
@@ -56,8 +60,8 @@ def _is_plain(encoder: Encoder) -> bool:
 class ReadyLayer:
     """The weights of a layer, sizes padded: a heads of k and v, h units of the states, f of the feed-forward part.
 
-    qkv: (a·(2k + v), h) and its bias, output: (h, a·v), up: (f, h), down: (h, f) in half precision
-    biases and norms (gain, offset: (h,), ε) in single precision
+    qkv: (a·(2k + v), h), output: (h, a·v), up: (f, h), down: (h, f), each with its bias
+    norms: gain, offset: (h,), ε
     """
 
     shape: LayerShape
@@ -70,17 +74,24 @@ class ReadyLayer:
     down: tuple[Tensor, Tensor]
     ffn_norm: tuple[Tensor, Tensor, float]
 
+    @property
+    def scale(self) -> float:
+        """Of the scores: 1/√k."""
+        return 1 / math.sqrt(self.shape.key)
+
 
 class InferenceEncoder:
     """An encoder made ready: called as `Encoder` is, without gradients, with the embeddings of the encoder itself."""
+
+    STEP = 8  # sizes are padded to a multiple of it: rows of 16 bytes
 
     def __init__(self, encoder: Encoder, dtype: torch.dtype) -> None:
         self.encoder = encoder
         self.dtype = dtype
         self.hidden = encoder.shape.hidden
-        self.width = padded(self.hidden)
+        self.width = padded(self.hidden, self.STEP)
         with torch.no_grad():
-            self.layers = [ready_layer(cast(Layer, layer), self.width, dtype) for layer in encoder.layers]
+            self.layers = self._ready([ready_layer(cast(Layer, layer), self.STEP) for layer in encoder.layers])
 
     def __call__(self, packed: Packed[Tensor], layers: Sequence[int] = (-1,)) -> tuple[Tensor, ...]:
         """The states of a batch, one (T, h) tensor for each of `layers`, as `Encoder` gives them."""
@@ -91,9 +102,10 @@ class InferenceEncoder:
         if self.width != self.hidden:
             x = F.pad(x, (0, self.width - self.hidden))
         kept = {0: self._real(x)} if 0 in wanted else {}
+        beside = self._beside(x)
         for number in range(1, max(wanted) + 1):
             layer = self.layers[0 if self.encoder.shape.tied else number - 1]
-            x = self._layer(layer, x, starts, packed.longest)
+            x, beside = self._layer(layer, x, beside, starts, packed.longest)
             if number in wanted:
                 kept[number] = self._real(x)
         return tuple(kept[number] for number in wanted)
@@ -102,19 +114,39 @@ class InferenceEncoder:
         """Without the units that were added. (T, w) → (T, h)."""
         return x if self.width == self.hidden else x[:, : self.hidden].contiguous()
 
-    def _layer(self, layer: ReadyLayer, x: Tensor, starts: Tensor, longest: int) -> Tensor:
-        """x: (T, w) → (T, w)."""
+    def _ready(self, layers: list[ReadyLayer]) -> list[Any]:
+        """The layers with their matrices in half precision; biases and norms stay as they are, but for that of qkv."""
+
+        def half(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            return pair[0].to(self.dtype), pair[1]
+
+        return [
+            replace(
+                layer,
+                qkv=(layer.qkv[0].to(self.dtype), layer.qkv[1].to(self.dtype)),
+                output=half(layer.output),
+                up=half(layer.up),
+                down=half(layer.down),
+            )
+            for layer in layers
+        ]
+
+    def _beside(self, x: Tensor) -> Any:
+        """What goes from layer to layer beside the states: nothing."""
+
+    def _layer(self, layer: Any, x: Tensor, beside: Any, starts: Tensor, longest: int) -> tuple[Tensor, Any]:
+        """A `ReadyLayer`. x: (T, w) → (T, w)."""
         from quoth.encoder.kernels.flash import flash_attention  # Triton is optional
         from quoth.encoder.kernels.inference import add_norm
 
-        scale = 1 / math.sqrt(layer.shape.key)
-        qkv = F.linear(x, *layer.qkv)
-        mixed = flash_attention(qkv, starts, longest, layer.shape.heads, layer.key, layer.value, scale, 0.0)
-        weight, bias = layer.output
-        x = add_norm(F.linear(mixed, weight), bias, x, *layer.attention_norm, self.hidden)
-        wide = self._activate(F.linear(x, layer.up[0]), layer.up[1])
-        weight, bias = layer.down
-        return add_norm(F.linear(wide, weight), bias, x, *layer.ffn_norm, self.hidden)
+        ready: ReadyLayer = layer
+        sizes = (longest, ready.shape.heads, ready.key, ready.value, ready.scale)
+        mixed = flash_attention(F.linear(x, *ready.qkv), starts, *sizes, 0.0)
+        weight, bias = ready.output
+        x = add_norm(F.linear(mixed, weight), bias, x, *ready.attention_norm, self.hidden)
+        wide = self._activate(F.linear(x, ready.up[0]), ready.up[1])
+        weight, bias = ready.down
+        return add_norm(F.linear(wide, weight), bias, x, *ready.ffn_norm, self.hidden), None
 
     def _activate(self, x: Tensor, bias: Tensor) -> Tensor:
         """The activation of x + bias. (T, f) → (T, f)."""
@@ -126,10 +158,11 @@ class InferenceEncoder:
         return bias_gelu(x, bias, activation == "gelu_tanh")
 
 
-def ready_layer(layer: Layer, width: int, dtype: torch.dtype) -> ReadyLayer:
-    """The weights of a layer whose states are padded to `width`."""
+def ready_layer(layer: Layer, step: int) -> ReadyLayer:
+    """A copy of the weights of a layer, every size padded to a multiple of `step`."""
     attention, shape = layer.attention, layer.attention.shape
-    heads, key, value, ffn = shape.heads, padded(shape.key), padded(shape.value), padded(shape.ffn)
+    width = padded(layer.down.out_features, step)
+    heads, key, value, ffn = shape.heads, *(padded(size, step) for size in (shape.key, shape.value, shape.ffn))
     parts = [(attention.query, shape.key, key), (attention.key, shape.key, key), (attention.value, shape.value, value)]
     weights = [_pad_heads(linear.weight.view(heads, size, -1), to, width) for linear, size, to in parts]
     biases = [F.pad(linear.bias.view(heads, size), (0, to - size)).view(-1) for linear, size, to in parts]
@@ -138,18 +171,18 @@ def ready_layer(layer: Layer, width: int, dtype: torch.dtype) -> ReadyLayer:
         shape,
         key,
         value,
-        (torch.cat(weights).to(dtype), torch.cat(biases).to(dtype)),
-        (_pad(output, width, heads * value).to(dtype), _pad_row(attention.output.bias, width)),
+        (torch.cat(weights), torch.cat(biases)),
+        (_pad(output, width, heads * value), _pad_row(attention.output.bias, width)),
         _pad_norm(layer.attention_norm, width),
-        (_pad(layer.up.weight, ffn, width).to(dtype), _pad_row(layer.up.bias, ffn)),
-        (_pad(layer.down.weight, width, ffn).to(dtype), _pad_row(layer.down.bias, width)),
+        (_pad(layer.up.weight, ffn, width), _pad_row(layer.up.bias, ffn)),
+        (_pad(layer.down.weight, width, ffn), _pad_row(layer.down.bias, width)),
         _pad_norm(layer.ffn_norm, width),
     )
 
 
-def padded(size: int) -> int:
-    """The next multiple of `STEP`."""
-    return -(-size // STEP) * STEP
+def padded(size: int, step: int) -> int:
+    """The next multiple of `step`."""
+    return -(-size // step) * step
 
 
 def _pad_heads(weight: Tensor, size: int, width: int) -> Tensor:

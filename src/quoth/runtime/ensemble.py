@@ -20,6 +20,7 @@ import torch
 
 from quoth._version import __version__
 from quoth.encoder import Device, Encoder
+from quoth.encoder.inference import for_inference
 from quoth.errors import QuothError
 from quoth.files import write_json
 from quoth.folders import atomic_folder
@@ -66,6 +67,7 @@ class EnsembleRunner:
         self.budget = self.device.token_budget()
         for module in self._modules():
             module.to(self.device.place).eval()
+        self._encoders = [for_inference(body.encoder, self.device) for body in self.bodies]
 
     @property
     def parameters(self) -> int:
@@ -91,9 +93,9 @@ class EnsembleRunner:
             body.encoder.check(host)
         batch = host.to(self.device.place)
         logits: dict[int, torch.Tensor] = {}
-        for body in self.bodies:
+        for body, encoder in zip(self.bodies, self._encoders):
             with self.device.autocast():
-                states = dict(zip(body.layers, body.encoder(batch, body.layers)))
+                states = dict(zip(body.layers, encoder(batch, body.layers)))
                 for number, head in body.heads.items():
                     start, end = cast(SpanOutput, head(tuple(states[layer] for layer in head.reads), batch))
                     logits[number] = torch.stack([start, end]).float()

@@ -29,6 +29,8 @@ class TransformersRunner:
 
         self.torch, chosen = torch, Device.choose(device, precision)
         self.device = chosen.place
+        if chosen.fp8:
+            raise QuothError(f"{source}: is run by transformers, which Quoth gives no fp8; choose bf16")
         try:
             dtype = torch.bfloat16 if chosen.half else torch.float32
             # False: code in a model folder is never run, and transformers does not ask whether it may be.
