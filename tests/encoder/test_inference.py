@@ -1,5 +1,7 @@
 """`InferenceEncoder` against `Encoder`: on a GPU in bf16, else in Triton's interpreter in fp32."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -27,6 +29,8 @@ SHAPES = {
     "irregular": Shape(97, 512, 2, 32, 88, IRREGULAR),
     "pruned": Shape(97, 512, 2, 32, 83, IRREGULAR),
     "pruned without a projection": Shape(97, 512, 2, 83, 83, IRREGULAR),
+    "shared biases": replace(Shape.uniform(layers=3, hidden=96, heads=3, vocab=97), relative_buckets=32),
+    "own biases": Shape(97, 512, 2, 32, 83, IRREGULAR, relative_buckets=32, relative_per_layer=True),
     "one unit": Shape(97, 512, 2, 32, 1, (LayerShape(2, 3, 5, 7),)),
 }
 
@@ -70,7 +74,7 @@ def test_states_are_those_of_the_encoder(shape, activation):
 
 @pytest.mark.cuda
 @gpu
-@pytest.mark.parametrize("shape", ["plain", "tied"])
+@pytest.mark.parametrize("shape", ["plain", "tied", "shared biases"])
 @torch.inference_mode()
 def test_to_the_bit_where_nothing_is_padded(shape):
     encoder, packed = make_encoder(shape), make_batch()

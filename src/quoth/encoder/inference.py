@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.encoder.attention import FLASH_LIMIT, Attention
+from quoth.encoder.attention import FLASH_LIMIT, Attention, Plan
 from quoth.encoder.device import Device
 from quoth.encoder.encoder import Encoder, Layer
 from quoth.encoder.shape import LayerShape
@@ -46,7 +46,7 @@ def for_inference(encoder: Encoder, device: Device) -> Encoder | InferenceEncode
 
 
 def _is_plain(encoder: Encoder) -> bool:
-    plain = (Layer, Attention, nn.Linear, nn.LayerNorm)
+    plain = (Layer, Attention, nn.Linear, nn.LayerNorm, nn.Embedding)
     adapters = [part for layer in encoder.layers for part in (layer.attention_adapter, layer.ffn_adapter)]
     modules = [module for layer in encoder.layers for module in layer.modules()]
     return all(part is None for part in adapters) and all(type(module) in plain for module in modules)
@@ -58,6 +58,7 @@ class ReadyLayer:
 
     qkv: (a·(2k + v), h) and its bias, output: (h, a·v), up: (f, h), down: (h, f) in half precision
     biases and norms (gain, offset: (h,), ε) in single precision
+    relative: (buckets, a), the layer's own biases of relative positions, if it has them
     """
 
     shape: LayerShape
@@ -69,6 +70,7 @@ class ReadyLayer:
     up: tuple[Tensor, Tensor]
     down: tuple[Tensor, Tensor]
     ffn_norm: tuple[Tensor, Tensor, float]
+    relative: Tensor | None
 
 
 class InferenceEncoder:
@@ -86,14 +88,14 @@ class InferenceEncoder:
         """The states of a batch, one (T, h) tensor for each of `layers`, as `Encoder` gives them."""
         self.encoder.check(packed)
         wanted = [self.encoder.layer_number(layer) for layer in layers]
-        starts = packed.starts.to(torch.int32)
+        plan = self.encoder.with_relative(Plan(packed.starts.to(torch.int32), packed.longest))
         x = self.encoder.embeddings(packed).to(self.dtype)
         if self.width != self.hidden:
             x = F.pad(x, (0, self.width - self.hidden))
         kept = {0: self._real(x)} if 0 in wanted else {}
         for number in range(1, max(wanted) + 1):
             layer = self.layers[0 if self.encoder.shape.tied else number - 1]
-            x = self._layer(layer, x, starts, packed.longest)
+            x = self._layer(layer, x, plan)
             if number in wanted:
                 kept[number] = self._real(x)
         return tuple(kept[number] for number in wanted)
@@ -102,14 +104,16 @@ class InferenceEncoder:
         """Without the units that were added. (T, w) → (T, h)."""
         return x if self.width == self.hidden else x[:, : self.hidden].contiguous()
 
-    def _layer(self, layer: ReadyLayer, x: Tensor, starts: Tensor, longest: int) -> Tensor:
+    def _layer(self, layer: ReadyLayer, x: Tensor, plan: Plan) -> Tensor:
         """x: (T, w) → (T, w)."""
         from quoth.encoder.kernels.flash import flash_attention  # Triton is optional
         from quoth.encoder.kernels.inference import add_norm
 
         scale = 1 / math.sqrt(layer.shape.key)
         qkv = F.linear(x, *layer.qkv)
-        mixed = flash_attention(qkv, starts, longest, layer.shape.heads, layer.key, layer.value, scale, 0.0)
+        sizes = (plan.longest, layer.shape.heads, layer.key, layer.value)
+        relative = plan.relative if layer.relative is None else layer.relative
+        mixed = flash_attention(qkv, plan.starts, *sizes, scale, 0.0, relative, plan.distances)
         weight, bias = layer.output
         x = add_norm(F.linear(mixed, weight), bias, x, *layer.attention_norm, self.hidden)
         wide = self._activate(F.linear(x, layer.up[0]), layer.up[1])
@@ -144,6 +148,7 @@ def ready_layer(layer: Layer, width: int, dtype: torch.dtype) -> ReadyLayer:
         (_pad(layer.up.weight, ffn, width).to(dtype), _pad_row(layer.up.bias, ffn)),
         (_pad(layer.down.weight, width, ffn).to(dtype), _pad_row(layer.down.bias, width)),
         _pad_norm(layer.ffn_norm, width),
+        attention.relative.weight if attention.relative is not None else None,
     )
 
 
