@@ -1,5 +1,7 @@
 """Every family computes what transformers computes, and its checkpoints go there and back."""
 
+import copy
+import json
 import os
 from pathlib import Path
 
@@ -8,8 +10,12 @@ import pytest
 import torch
 import transformers
 
+from quoth.encoder.encoder import Encoder
 from quoth.encoder.families import is_known
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.errors import QuothError
 from quoth.model.loading import load
+from quoth.model.model import Model
 from quoth.model.saving import save, save_hugging_face
 from tiny import CONFIGS, LENGTHS, STEMS, batch, hugging_face, inputs_of, random_windows, split
 
@@ -127,6 +133,38 @@ def test_hugging_face_and_back(family, kind, tmp_path):
     for key, value in theirs.config.to_dict().items():
         if key not in ("_name_or_path", "architectures", "dtype", "transformers_version"):
             assert ours[key] == value, key
+
+
+def test_mpnet_begins_at_position_2_whatever_its_padding_is(tmp_path):
+    """transformers' MPNet has its padding id, 1, and its 32 buckets in the code and not from the config."""
+    config = copy.deepcopy(CONFIGS["mpnet"])
+    config.pad_token_id = 0
+    theirs = transformers.MPNetModel(config).eval()
+    theirs.save_pretrained(tmp_path)
+    ids, types = random_windows(lengths=(7, 150))
+    assert largest_difference(load(tmp_path), reference_states(theirs, "mpnet", ids, types), ids, types) < 1e-4
+    written = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**written, "relative_attention_num_buckets": 16}))
+    with pytest.raises(
+        QuothError, match=r"config\.json: relative_attention_num_buckets = 16 is not supported, only 32"
+    ):
+        load(tmp_path)
+
+
+def test_relative_biases_are_the_familys_own(tmp_path):
+    """A BERT with them, and an MPNet of which each layer has its own, are no models of transformers."""
+    layer = LayerShape(3, 8, 8, 40)
+    for family, settings, reason in (
+        ("bert", {"types": 2}, "it has 32 buckets of relative position biases"),
+        (
+            "mpnet",
+            {"types": 0, "relative_per_layer": True},
+            "each of its layers has relative position biases of its own",
+        ),
+    ):
+        shape = Shape(97, 514, embedding=24, hidden=24, layers=(layer,) * 2, relative_buckets=32, **settings)
+        with pytest.raises(QuothError, match=reason):
+            save_hugging_face(Model(Encoder(shape), family=family), tmp_path / "none")
 
 
 def test_electra_without_projection(tmp_path):
