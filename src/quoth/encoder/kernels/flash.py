@@ -29,7 +29,7 @@ from quoth.encoder.kernels.relative import (
     add_to_sums,
     bias_of_distances,
     gradient_of_buckets,
-    groups_of,
+    room_for_sums,
 )
 from quoth.encoder.kernels.tiles import load_tile as _tile
 from quoth.encoder.kernels.tiles import store_tile as _store
@@ -87,14 +87,14 @@ def _forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _backward_queries(  # type: ignore[no-untyped-def]
-    qkv, starts, out, dout, logsum, delta, seed, dqkv, line, group, sums, middle, heads, tokens,
+    qkv, starts, out, dout, logsum, delta, seed, dqkv, line, distances, sums, middle, half, heads, tokens,
     scale, root, threshold, rescale,
     KEY: tl.constexpr, VALUE: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr, BIAS: tl.constexpr, GROUPS: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr, BIAS: tl.constexpr, BUCKETS: tl.constexpr,
 ):  # fmt: skip
     """Dq of a tile of queries; also writes delta = do·o for the pass over keys and values.
 
-    With GROUPS > 0 it writes the tile's part of the gradient of the biases too.
+    With BUCKETS > 0 it writes the tile's part of the gradient of the biases too.
     """
     scale, root, rescale = single(scale), single(root), single(rescale)
     head, window = tl.program_id(1), tl.program_id(2)
@@ -113,8 +113,8 @@ def _backward_queries(  # type: ignore[no-untyped-def]
         tl.store(delta + head * tokens + begin + rows, inner, rows < length)
         log = tl.load(logsum + head * tokens + begin + rows, rows < length, 0.0)
         dq = tl.zeros((M, K), tl.float32)
-        if GROUPS:
-            summed = tl.zeros((M, GROUPS), tl.float32)
+        if BUCKETS:
+            summed = tl.zeros((M, BUCKETS), tl.float32)
         if DROPOUT:
             row_keys = row_key(tl.load(seed), (begin + rows) * heads + head)
         for first in range(0, length, N):
@@ -132,12 +132,13 @@ def _backward_queries(  # type: ignore[no-untyped-def]
                 dweight = tl.where(keep, dweight * rescale, 0.0)
             dscore = weight * (dweight - inner[:, None])
             dq += tl.dot(dscore.to(k.dtype), k)
-            if GROUPS:
-                summed = add_to_sums(summed, dscore, group, middle, tl.program_id(0) * M, first, length, M, N, GROUPS)
+            if BUCKETS:
+                row = tl.program_id(0) * M
+                summed = add_to_sums(summed, dscore, distances, middle, half, row, first, length, M, N, BUCKETS)
         _store(dqkv + begin.to(tl.int64) * stride + head * KEY, rows, ks, length, KEY, stride, dq * root)
-        if GROUPS:
+        if BUCKETS:
             place = (window.to(tl.int64) * tl.num_programs(0) + tl.program_id(0)) * heads + head
-            tl.store(sums + place * GROUPS + tl.arange(0, GROUPS), tl.sum(summed, 0))
+            tl.store(sums + place * BUCKETS + tl.arange(0, BUCKETS), tl.sum(summed, 0))
 
 
 @triton.jit
@@ -223,10 +224,11 @@ def _compute_gradients(
     line, middle = bias_of_distances(relative, distances, qkv)
     settings = _settings(key, value, p, _QUERIES, relative)
     tiles = triton.cdiv(longest, settings["M"])
-    group, sums, groups = groups_of(relative if biases else None, distances, tiles * windows, qkv)
+    sums, buckets = room_for_sums(relative if biases else None, tiles * windows, qkv)
+    half = len(relative) // 2 if relative is not None else 0
     _backward_queries[(tiles, heads, windows)](
-        qkv, starts, out, dout, logsum, delta, seed, dqkv, line, group, sums, middle, *numbers,
-        **settings, GROUPS=groups,
+        qkv, starts, out, dout, logsum, delta, seed, dqkv, line, qkv if distances is None else distances, sums,
+        middle, half, *numbers, **settings, BUCKETS=buckets,
     )  # fmt: skip
     settings = _settings(key, value, p, _KEYS, relative)
     _backward_keys[(triton.cdiv(longest, settings["N"]), heads, windows)](
