@@ -21,8 +21,21 @@ CONFIGS = {
     "roberta": transformers.RobertaConfig(**SMALL, max_position_embeddings=514, type_vocab_size=1, layer_norm_eps=1e-5),
     "distilbert": transformers.DistilBertConfig(vocab_size=97, dim=24, n_layers=3, n_heads=3, hidden_dim=40),
     "electra": transformers.ElectraConfig(**SMALL, embedding_size=10),
+    "mpnet": transformers.MPNetConfig(**SMALL, max_position_embeddings=514, layer_norm_eps=1e-5),
+    "xlm-roberta": transformers.XLMRobertaConfig(**SMALL, max_position_embeddings=514, type_vocab_size=1),
+    "camembert": transformers.CamembertConfig(**SMALL, max_position_embeddings=514, type_vocab_size=1),
 }
-STEMS = {"bert": "Bert", "albert": "Albert", "roberta": "Roberta", "distilbert": "DistilBert", "electra": "Electra"}
+STEMS = {
+    "bert": "Bert",
+    "albert": "Albert",
+    "roberta": "Roberta",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+    "mpnet": "MPNet",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+}
+WITHOUT_TYPES = ("distilbert", "mpnet")
 LENGTHS = (1, 512, 2, 37, 130, 128, 38, 512, 300, 5, 41)
 
 
@@ -38,6 +51,12 @@ def hugging_face(family: str, kind: str = "Model", seed: int = 0):
             gain = "norm" in name.lower() and name.endswith("weight")
             value.normal_(1.0 if gain else 0.0, 0.3, generator=generator)
     return model
+
+
+def inputs_of(family, ids, types):
+    """One window as transformers' class of a family takes it."""
+    given = {"input_ids": torch.tensor(ids)[None]}
+    return given if family in WITHOUT_TYPES else {**given, "token_type_ids": torch.tensor(types)[None]}
 
 
 def random_windows(lengths=LENGTHS, vocab=97, types=2, seed=0):

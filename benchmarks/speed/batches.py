@@ -29,6 +29,9 @@ SHAPES = {
     "large": Shape.uniform(layers=24, hidden=1024, heads=16),
     "minilm": Shape.uniform(layers=12, hidden=384, heads=12),
     "tiny": Shape.uniform(layers=2, hidden=128, heads=2),
+    "mpnet": replace(
+        Shape.uniform(layers=12, hidden=768, heads=12, vocab=30527, positions=514, types=0), relative_buckets=32
+    ),
 }
 SCHUBERT_F = (2022, 2222, 2344, 2478, 2576, 2530, 2638, 2660, 2748, 2792, 2852, 2974)
 SCHUBERT_V = (54, 54, 46, 58, 52, 60, 64, 64, 64, 64, 64, 62)

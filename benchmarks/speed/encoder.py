@@ -2,6 +2,7 @@
 
     python -m benchmarks.speed.encoder                     # CUDA: BERT-base and BERT-large shapes
     python -m benchmarks.speed.encoder --device cpu        # CPU: BERT-base, a few windows
+    python -m benchmarks.speed.encoder --shapes mpnet      # with relative position biases
     python -m benchmarks.speed.encoder --profile           # where the time of a step goes (CUDA)
 
 All weights are random. Window lengths follow SQuAD (mean 180, at most 384). A training step is forward, span loss,
@@ -13,6 +14,8 @@ the figures are medians.
     quoth compiled       the same as the first, each layer through torch.compile
     quoth bf16 weights   weights, gradients and AdamW in bf16, 512 windows: beside the same of transformers
     irregular            schuBERT's 99M shape (its table 12), k ≠ v: does it stay on the fast path?
+    no biases            of mpnet: the same shape without relative position biases
+    without the kernel   of mpnet: attention by scaled_dot_product_attention, biases as its mask
     transformers         padded to 384, the best of several batch sizes: autocast, and weights in bf16
     run_qa defaults      fp32, padded to 384, 8 windows a step
 """
@@ -21,8 +24,10 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -30,6 +35,8 @@ from torch import Tensor, nn
 
 from benchmarks.race import Contender, machine, race, run
 from benchmarks.speed.batches import IRREGULAR, SHAPES, packed_batches, padded_batches, window_lengths
+from quoth.encoder import attention as paths
+from quoth.encoder.attention import FLASH_LIMIT
 from quoth.encoder.encoder import Encoder
 from quoth.encoder.shape import Shape
 from quoth.files import write_json
@@ -69,9 +76,18 @@ def autocast(device: str, off: bool) -> Any:
 
 
 def quoth_contenders(
-    shape: Shape, options: argparse.Namespace, windows: int, *, compiled: bool = False, pure: bool = False
+    shape: Shape,
+    options: argparse.Namespace,
+    windows: int,
+    *,
+    compiled: bool = False,
+    pure: bool = False,
+    limit: int = FLASH_LIMIT,
 ) -> dict[str, Contender]:
-    """Training and inference of a Quoth encoder of this shape; `pure` keeps its weights in bf16."""
+    """Training and inference of a Quoth encoder of this shape; `pure` keeps its weights in bf16.
+
+    limit: the widest heads that the flash kernel is used for
+    """
     device = options.device
     model = PackedModel(shape).to(device, torch.bfloat16 if pure else torch.float32)
     if compiled:
@@ -82,13 +98,13 @@ def quoth_contenders(
 
     def train() -> None:
         packed, answers = next(data)
-        with autocast(device, pure):
+        with autocast(device, pure), patch.object(paths, "FLASH_LIMIT", limit):
             start, end = model.train()(packed)
         finish(model, optimiser, span_loss(start, end, packed, answers) / windows)
 
     @torch.inference_mode()
     def infer() -> Tensor:
-        with autocast(device, pure):
+        with autocast(device, pure), patch.object(paths, "FLASH_LIMIT", limit):
             return model.eval()(next(data)[0])[0]  # type: ignore[no-any-return]
 
     steps = max(1, options.steps * options.batch_size // windows)
@@ -98,23 +114,26 @@ def quoth_contenders(
 def transformers_contenders(
     shape: Shape, options: argparse.Namespace, batch: int, precision: str, attention: str = "sdpa"
 ) -> dict[str, Contender]:
-    """Training and inference of transformers' BertForQuestionAnswering, every window padded to 384.
+    """Training and inference of transformers' BertForQuestionAnswering, every window padded to 384; or MPNet's.
 
-    attention: the implementation; "sdpa" is its default
+    attention: the implementation; "sdpa" is its default, but MPNet has none but "eager"
     """
-    from transformers import BertConfig, BertForQuestionAnswering  # optional, and slow to import
+    import transformers  # optional, and slow to import
 
     device = options.device
     layer = shape.layers[0]
-    config = BertConfig(
+    mpnet = bool(shape.relative_buckets)
+    config: Any = (transformers.MPNetConfig if mpnet else transformers.BertConfig)(
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
         num_hidden_layers=len(shape.layers),
         num_attention_heads=layer.heads,
         intermediate_size=layer.ffn,
-        attn_implementation=attention,
+        max_position_embeddings=shape.positions,
+        attn_implementation="eager" if mpnet else attention,
     )
-    model: Any = BertForQuestionAnswering(config).to(device)
+    kind: Any = transformers.MPNetForQuestionAnswering if mpnet else transformers.BertForQuestionAnswering
+    model: Any = kind(config).to(device)
     if precision == "bf16":
         model = model.to(torch.bfloat16)
     optimiser = optimiser_for(model, device)
@@ -124,13 +143,15 @@ def transformers_contenders(
     def train() -> None:
         inputs, answers = next(data)
         with autocast(device, plain):
+            inputs = {key: value for key, value in inputs.items() if shape.types or key != "token_type_ids"}
             loss = model.train()(**inputs, start_positions=answers[:, 0], end_positions=answers[:, 1]).loss
         finish(model, optimiser, loss)
 
     @torch.inference_mode()
     def infer() -> Tensor:
         with autocast(device, plain):
-            return model.eval()(**next(data)[0]).start_logits  # type: ignore[no-any-return]
+            inputs = {key: value for key, value in next(data)[0].items() if shape.types or key != "token_type_ids"}
+            return model.eval()(**inputs).start_logits  # type: ignore[no-any-return]
 
     steps = max(2, options.steps * options.batch_size // batch // (8 if precision == "fp32" else 4))
     return {"training": Contender(train, batch, steps), "inference": Contender(infer, batch, steps)}
@@ -185,6 +206,9 @@ def contenders(name: str, options: argparse.Namespace) -> dict[str, dict[str, Co
             ours["quoth compiled"] = quoth_contenders(shape, options, windows, compiled=True)
         if name == "base":
             ours["irregular (schuBERT 99M)"] = quoth_contenders(IRREGULAR, options, windows)
+        if shape.relative_buckets:
+            ours["no biases"] = quoth_contenders(replace(shape, relative_buckets=0), options, windows)
+            ours["without the kernel"] = quoth_contenders(shape, options, windows // 4, limit=0)
     for task, here in found.items():
         here |= {contender: entry[task] for contender, entry in ours.items()}
     if options.device == "cuda":

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import quoth as quoth_package
 from quoth.encoder.encoder import Encoder
@@ -14,6 +15,7 @@ from quoth.encoder.shape import Shape
 from quoth.model.loading import load
 from quoth.model.model import Model
 from quoth.model.saving import save
+from quoth.prune import cut
 from tiny import hugging_face
 
 OPTBERT_43M = {
@@ -56,15 +58,30 @@ def test_table(tmp_path):
     assert "1–12" in shown
 
 
-@pytest.mark.parametrize("kind", ["Model", "ForQuestionAnswering", "ForSequenceClassification"])
-def test_model_counts_everything_it_has(kind, tmp_path):
-    model = hugging_face("bert", kind)
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [*(("bert", kind) for kind in ("Model", "ForQuestionAnswering", "ForSequenceClassification")), ("mpnet", "Model")],
+)
+def test_model_counts_everything_it_has(family, kind, tmp_path):
+    model = hugging_face(family, kind)
     model.save_pretrained(tmp_path / "theirs")
     save(load(tmp_path / "theirs"), tmp_path / "ours")
     for folder in ("theirs", "ours"):
         facts = json.loads(quoth("inspect", tmp_path / folder, "--json").stdout)
         assert facts["parameters"] == sum(p.numel() for p in model.parameters())
         assert facts["bytes"]["stored"] == 4 * facts["parameters"]
+
+
+def test_relative_biases_shared_and_of_each_layer(tmp_path):
+    hugging_face("mpnet").save_pretrained(tmp_path / "theirs")
+    model = load(tmp_path / "theirs")
+    save(cut(model, {"a1": torch.tensor([True, False, True])}), tmp_path / "cut")
+    for folder, size in (("theirs", 32 * 3), ("cut", 32 * (3 + 2 + 3))):
+        facts = json.loads(quoth("inspect", tmp_path / folder, "--json").stdout)
+        assert facts["parts"]["relative"] == size
+        assert facts["parameters"] == sum(facts["parts"].values()) == facts["bytes"]["stored"] // 4
+        assert facts["relative_buckets"] == 32
+    assert "0 types, relative positions in 32 buckets" in quoth("inspect", tmp_path / "cut").stdout
 
 
 def test_does_not_need_torch(tmp_path):

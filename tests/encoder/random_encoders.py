@@ -1,5 +1,7 @@
 """Random encoders of many shapes and a batch for them: on a GPU in bf16, else in fp32 for Triton's interpreter."""
 
+from dataclasses import replace
+
 import torch
 
 from quoth.encoder.encoder import Encoder
@@ -18,6 +20,8 @@ SHAPES = {
     "irregular": Shape(97, 512, 2, 32, 88, IRREGULAR),
     "pruned": Shape(97, 512, 2, 32, 83, IRREGULAR),
     "pruned without a projection": Shape(97, 512, 2, 83, 83, IRREGULAR),
+    "shared biases": replace(Shape.uniform(layers=3, hidden=96, heads=3, vocab=97), relative_buckets=32),
+    "own biases": Shape(97, 512, 2, 32, 83, IRREGULAR, relative_buckets=32, relative_per_layer=True),
     "one unit": Shape(97, 512, 2, 32, 1, (LayerShape(2, 3, 5, 7),)),
 }
 

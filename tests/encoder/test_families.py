@@ -1,5 +1,7 @@
 """Every family computes what transformers computes, and its checkpoints go there and back."""
 
+import copy
+import json
 import os
 from pathlib import Path
 
@@ -8,10 +10,14 @@ import pytest
 import torch
 import transformers
 
+from quoth.encoder.encoder import Encoder
 from quoth.encoder.families import is_known
+from quoth.encoder.shape import LayerShape, Shape
+from quoth.errors import QuothError
 from quoth.model.loading import load
+from quoth.model.model import Model
 from quoth.model.saving import save, save_hugging_face
-from tiny import CONFIGS, LENGTHS, STEMS, batch, hugging_face, random_windows, split
+from tiny import CONFIGS, LENGTHS, STEMS, batch, hugging_face, inputs_of, random_windows, split
 
 FAMILIES = list(CONFIGS)
 
@@ -20,11 +26,8 @@ def reference_states(model, family, ids, types):
     """transformers' hidden states, a window at a time: [window][layer] of (length, h)."""
     results = []
     for window, kinds in zip(ids, types):
-        inputs = {"input_ids": torch.tensor(window)[None]}
-        if family != "distilbert":
-            inputs["token_type_ids"] = torch.tensor(kinds)[None]
         with torch.no_grad():
-            states = model(**inputs, output_hidden_states=True).hidden_states
+            states = model(**inputs_of(family, window, kinds), output_hidden_states=True).hidden_states
         results.append([state[0] for state in states])
     return results
 
@@ -42,7 +45,7 @@ def largest_difference(model, reference, ids, types):
 
 
 def types_of(family):
-    return 1 if family in ("roberta", "distilbert") else 2
+    return 2 if family in ("bert", "albert", "electra") else 1
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -91,8 +94,7 @@ def test_span_head_equals_transformers(family, tmp_path):
     with torch.no_grad():
         starts, ends = ours(batch(ids, types))
         for window, kinds, start, end in zip(ids, types, split(starts, LENGTHS), split(ends, LENGTHS)):
-            extra = {} if family == "distilbert" else {"token_type_ids": torch.tensor(kinds)[None]}
-            expected = theirs(torch.tensor(window)[None], **extra)
+            expected = theirs(**inputs_of(family, window, kinds))
             assert torch.allclose(start, expected.start_logits[0], atol=1e-4)
             assert torch.allclose(end, expected.end_logits[0], atol=1e-4)
 
@@ -106,8 +108,7 @@ def test_class_head_equals_transformers(family, tmp_path):
     with torch.no_grad():
         logits = ours(batch(ids, types))
         for window, kinds, found in zip(ids, types, logits):
-            extra = {} if family == "distilbert" else {"token_type_ids": torch.tensor(kinds)[None]}
-            expected = theirs(torch.tensor(window)[None], **extra).logits[0]
+            expected = theirs(**inputs_of(family, window, kinds)).logits[0]
             assert torch.allclose(found, expected, atol=1e-4)
 
 
@@ -132,6 +133,38 @@ def test_hugging_face_and_back(family, kind, tmp_path):
     for key, value in theirs.config.to_dict().items():
         if key not in ("_name_or_path", "architectures", "dtype", "transformers_version"):
             assert ours[key] == value, key
+
+
+def test_mpnet_begins_at_position_2_whatever_its_padding_is(tmp_path):
+    """transformers' MPNet has its padding id, 1, and its 32 buckets in the code and not from the config."""
+    config = copy.deepcopy(CONFIGS["mpnet"])
+    config.pad_token_id = 0
+    theirs = transformers.MPNetModel(config).eval()
+    theirs.save_pretrained(tmp_path)
+    ids, types = random_windows(lengths=(7, 150))
+    assert largest_difference(load(tmp_path), reference_states(theirs, "mpnet", ids, types), ids, types) < 1e-4
+    written = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**written, "relative_attention_num_buckets": 16}))
+    with pytest.raises(
+        QuothError, match=r"config\.json: relative_attention_num_buckets = 16 is not supported, only 32"
+    ):
+        load(tmp_path)
+
+
+def test_relative_biases_are_the_familys_own(tmp_path):
+    """A BERT with them, and an MPNet of which each layer has its own, are no models of transformers."""
+    layer = LayerShape(3, 8, 8, 40)
+    for family, settings, reason in (
+        ("bert", {"types": 2}, "it has 32 buckets of relative position biases"),
+        (
+            "mpnet",
+            {"types": 0, "relative_per_layer": True},
+            "each of its layers has relative position biases of its own",
+        ),
+    ):
+        shape = Shape(97, 514, embedding=24, hidden=24, layers=(layer,) * 2, relative_buckets=32, **settings)
+        with pytest.raises(QuothError, match=reason):
+            save_hugging_face(Model(Encoder(shape), family=family), tmp_path / "none")
 
 
 def test_electra_without_projection(tmp_path):
@@ -184,17 +217,37 @@ def test_real_weights_of_twelve_layers():
     assert largest_difference(load(folder), reference, ids, types) < 1e-4
 
 
-def test_gradients_equal_transformers(tmp_path):
-    """The same loss has the same gradient in every weight."""
-    theirs = hugging_face("bert", "ForQuestionAnswering")
+@pytest.mark.skipif("QUOTH_MPNET" not in os.environ, reason="QUOTH_MPNET is not set: no all-mpnet-base-v2 to load")
+def test_real_weights_of_mpnet():
+    """States of all layers, and the gradient of the relative biases, which all layers share."""
+    folder = os.environ["QUOTH_MPNET"]
+    theirs = transformers.MPNetModel.from_pretrained(folder, dtype=torch.float32).eval()
+    ours = load(folder)
+    ids, types = random_windows(lengths=(1, 512, 180, 33), vocab=30527)
+    reference = reference_states(theirs, "mpnet", ids, types)
+    assert largest_difference(ours, reference, ids, types) < 1e-4
+    ids, types = random_windows(lengths=(140, 9), vocab=30527)
+    weight = torch.randn(149, 768, generator=torch.Generator().manual_seed(0))
+    (weight * ours.encoder(batch(ids, types))[0]).sum().backward()
+    for window, part in zip(ids, weight.split([140, 9])):
+        (part * theirs(torch.tensor(window)[None]).last_hidden_state[0]).sum().backward()
+    found, expected = ours.encoder.relative.weight.grad, theirs.encoder.relative_attention_bias.weight.grad
+    assert (found - expected).norm() < 1e-4 * expected.norm()
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "xlm-roberta", "camembert"])
+def test_gradients_equal_transformers(family, tmp_path):
+    """The same loss has the same gradient in every weight; of MPNet's windows some are long enough for all buckets."""
+    theirs = hugging_face(family, "ForQuestionAnswering")
     theirs.save_pretrained(tmp_path)
     ours = load(tmp_path)
-    ids, types = random_windows(lengths=(9, 40, 17))
-    weights = [torch.tensor(np.random.default_rng(5).normal(size=n), dtype=torch.float32) for n in (9, 40, 17)]
+    lengths = (9, 40, 17, 38, 160)
+    ids, types = random_windows(lengths=lengths, types=types_of(family))
+    weights = [torch.tensor(np.random.default_rng(5).normal(size=n), dtype=torch.float32) for n in lengths]
     start, end = ours(batch(ids, types))
     (torch.cat(weights) * (start - 2 * end)).sum().backward()
     for window, kinds, weight in zip(ids, types, weights):
-        logits = theirs(torch.tensor(window)[None], token_type_ids=torch.tensor(kinds)[None])
+        logits = theirs(**inputs_of(family, window, kinds))
         (weight * (logits.start_logits[0] - 2 * logits.end_logits[0])).sum().backward()
     reference = dict(theirs.named_parameters())
     for name, value in ours.named_parameters():
@@ -208,6 +261,8 @@ def test_gradients_equal_transformers(tmp_path):
         ("encoder.layers.11.attention.query.weight", True),
         ("encoder.embeddings.projection.bias", True),
         ("pooler.weight", True),
+        ("encoder.relative.weight", True),
+        ("encoder.layers.3.attention.relative.weight", True),
         ("encoder.layers.0.ffn_adapter.up.weight", False),
         ("encoder.layers.0.attention.query.lora_a", False),
         ("head.linear.weight", False),

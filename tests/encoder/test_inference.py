@@ -36,7 +36,7 @@ def test_states_are_those_of_the_encoder(shape, activation):
 
 @pytest.mark.cuda
 @gpu
-@pytest.mark.parametrize("shape", ["plain", "tied"])
+@pytest.mark.parametrize("shape", ["plain", "tied", "shared biases"])
 @torch.inference_mode()
 def test_to_the_bit_where_nothing_is_padded(shape):
     encoder, packed = make_encoder(shape), make_batch()

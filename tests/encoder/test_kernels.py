@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
+relative_position_bucket = MPNetEncoder.relative_position_bucket
 pytest.importorskip("triton", reason="Triton is not installed: it comes with torch for CUDA")
 
 pytestmark = pytest.mark.slow  # in the interpreter
@@ -159,27 +161,68 @@ def test_flash_attention(heads, key, value, p):
     from quoth.encoder.kernels.flash import flash_attention
 
     lengths = either((1, 512, 64, 65, 190, 33), (1, 70, 33))
-    longest = max(lengths)
-    starts = torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32, device=GPU)
-    qkv = draw(sum(lengths), heads * (2 * key + value))
-    y, seed = seeded(flash_attention, qkv, starts, longest, heads, key, value, key**-0.5, p)
+    qkv, starts = draw(sum(lengths), heads * (2 * key + value)), starts_of(lengths)
+    y, seed = seeded(flash_attention, qkv, starts, max(lengths), heads, key, value, key**-0.5, p)
     exact = qkv.detach().double().requires_grad_()
-    parts = []
-    for first, last in zip(starts.tolist(), starts.tolist()[1:]):
-        sizes = [heads * key, heads * key, heads * value]
-        q, k, v = (t.view(last - first, heads, -1).transpose(0, 1) for t in exact[first:last].split(sizes, 1))
-        shares = torch.softmax(q @ k.transpose(1, 2) * key**-0.5, -1)
-        if p:
-            rows = torch.arange(first, last, device=GPU)[None, :, None] * heads
-            rows = rows + torch.arange(heads, device=GPU)[:, None, None]
-            shares = shares * mask_of(seed, rows, torch.arange(last - first, device=GPU), p)
-        parts.append((shares @ v).transpose(0, 1).reshape(last - first, -1))
-    expected = torch.cat(parts)
+    expected = attention(exact, starts, heads, key, value, p, seed)
     dy = torch.randn_like(y)
     close(y, expected)
     found, again = (torch.autograd.grad(y, qkv, dy, retain_graph=True)[0] for _ in range(2))
     close(found, torch.autograd.grad(expected, exact, dy.double())[0], 2.0)
     assert torch.equal(found, again), "the backward pass is deterministic"
+
+
+@pytest.mark.parametrize("p", [0.0, 0.25])
+@pytest.mark.parametrize(
+    ("heads", "key", "value", "buckets"),
+    either([(12, 64, 64, 32), (3, 32, 32, 32), (5, 48, 16, 12)], [(2, 64, 64, 32), (3, 8, 24, 12)]),
+)
+def test_flash_attention_with_relative_biases(heads, key, value, buckets, p):
+    """States, and the gradients of qkv and of the biases; tables of distances longer than the windows."""
+    from quoth.encoder.kernels.flash import flash_attention
+    from quoth.encoder.relative import distances_on
+
+    lengths = either((1, 512, 64, 65, 190, 33, 480), (1, 150, 33))
+    qkv, starts = draw(sum(lengths), heads * (2 * key + value)), starts_of(lengths)
+    relative, distances = draw(buckets, heads, dtype=torch.float32), distances_on(torch.device(GPU), 512, buckets)
+    sizes = (max(lengths), heads, key, value)
+    y, seed = seeded(flash_attention, qkv, starts, *sizes, key**-0.5, p, relative, distances)
+    exact = [value.detach().double().requires_grad_() for value in (qkv, relative)]
+    expected = attention(exact[0], starts, heads, key, value, p, seed, exact[1])
+    dy = torch.randn_like(y)
+    close(y, expected)
+    found, again = (torch.autograd.grad(y, (qkv, relative), dy, retain_graph=True) for _ in range(2))
+    for gradient, same, true in zip(found, again, torch.autograd.grad(expected, exact, dy.double())):
+        close(gradient, true, 2.0)
+        assert torch.equal(gradient, same), "the backward pass is deterministic"
+    frozen = flash_attention(qkv, starts, *sizes, key**-0.5, 0.0, relative.detach(), distances)
+    trained = flash_attention(qkv, starts, *sizes, key**-0.5, 0.0, relative, distances)
+    for one, other in zip(*(torch.autograd.grad(z, qkv, dy) for z in (frozen, trained))):
+        assert torch.equal(one, other)
+
+
+def starts_of(lengths):
+    return torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32, device=GPU)
+
+
+def attention(exact, starts, heads, key, value, p, seed, relative=None):
+    """The formula, window by window, with the mask that the seed gives and transformers' buckets."""
+    parts = []
+    for first, last in zip(starts.tolist(), starts.tolist()[1:]):
+        sizes = [heads * key, heads * key, heads * value]
+        q, k, v = (t.view(last - first, heads, -1).transpose(0, 1) for t in exact[first:last].split(sizes, 1))
+        scores = q @ k.transpose(1, 2) * key**-0.5
+        if relative is not None:
+            steps = torch.arange(last - first)
+            buckets = relative_position_bucket(steps[None, :] - steps[:, None], len(relative)).to(GPU)
+            scores = scores + relative[buckets].permute(2, 0, 1)
+        shares = torch.softmax(scores, -1)
+        if p:
+            rows = torch.arange(first, last, device=GPU)[None, :, None] * heads
+            rows = rows + torch.arange(heads, device=GPU)[:, None, None]
+            shares = shares * mask_of(seed, rows, torch.arange(last - first, device=GPU), p)
+        parts.append((shares @ v).transpose(0, 1).reshape(last - first, -1))
+    return torch.cat(parts)
 
 
 def test_dropout_keeps_its_share_everywhere():
@@ -223,7 +266,9 @@ def test_operators_compile_and_keep_their_promises(p):
             assert torch.equal(eager, graph)
     seed = torch.tensor([3], dtype=torch.int32)
     operators = torch.ops.quoth
-    torch.library.opcheck(operators.flash, (inputs[0], starts, seed, 11, 2, 8, 8, 0.3, p))
+    torch.library.opcheck(operators.flash, (inputs[0], starts, seed, 11, 2, 8, 8, 0.3, p, None, None))
+    relative, distances = draw(32, 2, dtype=torch.float32), torch.arange(31)
+    torch.library.opcheck(operators.flash, (inputs[0], starts, seed, 11, 2, 8, 8, 0.3, p, relative, distances))
     torch.library.opcheck(operators.bias_gelu, (inputs[2], inputs[1], True))
     torch.library.opcheck(
         operators.add_norm, (inputs[2], inputs[1], inputs[2], None, inputs[3], inputs[4], seed, 1e-5, p, True)

@@ -1,16 +1,19 @@
 """A packed batch: windows do not see each other, and any shape computes what a plain loop computes."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 
 from quoth import QuothError
 from quoth.encoder.attention import SLACK, buckets_by_length
 from quoth.encoder.encoder import Encoder
+from quoth.encoder.relative import buckets_of_distances
 from quoth.encoder.shape import LayerShape, Shape
 from quoth.encoder.style import Style
 from quoth.model.loading import load
@@ -26,6 +29,11 @@ IRREGULAR = Shape(
 )
 TIED = Shape(97, 512, 2, 10, 24, (LayerShape(3, 8, 8, 30),) * 4, tied=True)
 PLAIN = Shape.uniform(layers=3, hidden=24, heads=3, vocab=97)
+SHARED = replace(PLAIN, relative_buckets=32)
+APART = replace(IRREGULAR, relative_buckets=12, relative_per_layer=True)
+SHAPES = pytest.mark.parametrize(
+    "shape", [PLAIN, TIED, IRREGULAR, SHARED, APART], ids=["plain", "tied", "irregular", "shared biases", "own biases"]
+)
 
 
 def wide(shape, style=None, seed=0):
@@ -37,6 +45,12 @@ def wide(shape, style=None, seed=0):
             gain = "norm" in name and name.endswith("weight")
             value.normal_(1.0 if gain else 0.0, 0.3, generator=generator)
     return encoder
+
+
+def relative_buckets(length, buckets):
+    """Of every query and key, by transformers: (length, length)."""
+    steps = torch.arange(length)
+    return MPNetEncoder.relative_position_bucket(steps[None, :] - steps[:, None], buckets).numpy()
 
 
 def loop(encoder, ids, types):
@@ -68,6 +82,9 @@ def loop(encoder, ids, types):
             keys = slice(head * layer.key, (head + 1) * layer.key)
             values = slice(head * layer.value, (head + 1) * layer.value)
             scores = q[:, keys] @ k[:, keys].T / math.sqrt(layer.key)
+            if shape.relative_buckets:
+                own = weights[f"{at}.attention.relative.weight" if shape.relative_per_layer else "relative.weight"]
+                scores = scores + own[relative_buckets(len(ids), shape.relative_buckets), head]
             shares = np.exp(scores - scores.max(-1, keepdims=True))
             mixed[:, values] = shares / shares.sum(-1, keepdims=True) @ v[:, values]
         x = norm(x + linear(mixed, f"{at}.attention.output"), f"{at}.attention_norm")
@@ -76,7 +93,7 @@ def loop(encoder, ids, types):
     return states
 
 
-@pytest.mark.parametrize("shape", [PLAIN, TIED, IRREGULAR], ids=["plain", "tied", "irregular"])
+@SHAPES
 def test_any_shape_equals_a_loop(shape):
     encoder = wide(shape)
     lengths = (1, 60, 7, 58, 3)
@@ -89,7 +106,7 @@ def test_any_shape_equals_a_loop(shape):
             assert np.abs(split(found, lengths)[window].numpy() - expected).max() < 1e-4
 
 
-@pytest.mark.parametrize("shape", [PLAIN, TIED, IRREGULAR], ids=["plain", "tied", "irregular"])
+@SHAPES
 def test_a_window_does_not_depend_on_its_neighbours(shape):
     encoder = wide(shape)
     lengths = (40, 512, 1, 39, 300, 38)
@@ -142,6 +159,12 @@ def test_buckets_hold_every_window_once_within_the_slack(lengths):
         assert sizes[0] == max(sizes)
 
 
+@pytest.mark.parametrize("buckets", [4, 8, 12, 32, 64, 256])
+def test_buckets_of_distances_are_those_of_transformers(buckets):
+    expected = MPNetEncoder.relative_position_bucket(torch.arange(-599, 600), buckets)
+    assert buckets_of_distances(600, buckets).tolist() == expected.tolist()
+
+
 def test_layers_are_returned_as_asked():
     encoder = wide(PLAIN)
     ids, types = random_windows((5, 9))
@@ -164,7 +187,7 @@ def test_layers_above_the_highest_asked_for_are_not_computed():
 
 
 class TestTraining:
-    @pytest.mark.parametrize("shape", [PLAIN, TIED, IRREGULAR], ids=["plain", "tied", "irregular"])
+    @SHAPES
     def test_checkpointing_changes_nothing(self, shape):
         ids, types = random_windows((30, 9, 31))
         gradients = []

@@ -1,6 +1,7 @@
 """Exact counts (FACTS.md, ✓), by formula and on built models, and what a shape refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,7 +42,7 @@ def shapes():
         lambda v, e, h, layer, n, p: Shape(v, 4, 2, e, h, (layer,) * n, True, p),
         sizes, sizes, sizes, layer_shapes, st.integers(1, 4), st.booleans(),
     )  # fmt: skip
-    return plain | tied
+    return plain | tied | (plain | tied).map(lambda s: replace(s, relative_buckets=12, relative_per_layer=True))
 
 
 def built(shape, *, pooler=False, head=False):
@@ -81,6 +82,17 @@ def test_optbert_99m_of_table_12():
 @given(shapes())
 def test_formula_equals_built(shape):
     assert shape.total() == built(shape)
+
+
+def test_mpnet_base():
+    shape = replace(
+        Shape.uniform(layers=12, hidden=768, heads=12, vocab=30527, positions=514, types=0), relative_buckets=32
+    )
+    assert built(shape, pooler=True) == 109_486_464
+    assert shape.parameters()["relative"] == 32 * 12
+    assert replace(shape, relative_per_layer=True).parameters()["relative"] == 12 * 32 * 12
+    with pytest.raises(QuothError, match="the same number of heads; set relative_per_layer"):
+        replace(shape, layers=(*shape.layers, LayerShape(11, 64, 64, 3072)))
 
 
 @given(shapes())
@@ -123,6 +135,8 @@ def test_tied_layers_count_once_and_work_each_time():
         ({"layers": 12}, "layers is a list"),
         ({"width": 3}, "unknown key width"),
         ({"vocab": None}, "vocab is None"),
+        ({"relative_buckets": 30}, "relative_buckets is 30; it must be a multiple of 4"),
+        ({"relative_buckets": -4}, "relative_buckets is -4"),
     ],
 )
 def test_a_wrong_shape_file_names_the_culprit(change, culprit, tmp_path):

@@ -41,6 +41,9 @@ SHAPES = {
     "tied, with projection": {"layers": (LayerShape(3, 8, 8, 40),) * 3, "tied": True, "embedding": 10},
     "projection of the same size": {"projection": True},
     "no types": {"types": 0},
+    "shared relative biases": {"layers": (LayerShape(3, 8, 8, 40),) * 3, "types": 0, "relative_buckets": 32},
+    "relative biases of each layer": {"relative_buckets": 32, "relative_per_layer": True},
+    "relative biases, tied": {"layers": (LayerShape(3, 8, 8, 40),) * 3, "tied": True, "relative_buckets": 32},
     "key and value differ": {
         "layers": (LayerShape(1, 5, 1, 9), LayerShape(2, 24, 16, 40), LayerShape(3, 8, 32, 40), LayerShape(1, 1, 7, 8))
     },
@@ -48,6 +51,7 @@ SHAPES = {
 STYLES = {
     "plain": Style(eps=1e-5, first_position=2, activation="gelu_tanh"),
     "irregular": Style(activation="relu"),
+    "shared relative biases": Style(first_position=2),
 }
 
 
@@ -80,15 +84,17 @@ def test_the_inputs_are_a_batch_of_equal_windows_and_nothing_else(tmp_path, head
         close(np.stack(outputs), wanted[:, :, rows])
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(("heads", "key", "value"), [(1, 1, 1), (1, 5, 1), (3, 24, 16), (2, 16, 24), (7, 33, 5)])
-def test_attention_as_onnxruntime_computes_it(heads, key, value):
+def test_attention_as_onnxruntime_computes_it(heads, key, value, biased):
     """Its operator against the formula, also where a value is not as long as a key."""
     g = Graph()
-    g.output("y", g.attention("q", "k", "v", heads))
+    g.output("y", g.attention("q", "k", "v", heads, "bias" if biased else ""))
+    given = {name: ["batch", "length", None] for name in "qkv"} | ({"bias": [1, heads, None, None]} if biased else {})
     facts = helper.make_graph(
         onnx_nodes(g),
         "attention",
-        [helper.make_tensor_value_info(name, 1, ["batch", "length", None]) for name in "qkv"],
+        [helper.make_tensor_value_info(name, 1, sizes) for name, sizes in given.items()],
         [helper.make_tensor_value_info("y", 1, None)],
     )
     domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(ONNXRUNTIME, 1)]
@@ -96,8 +102,10 @@ def test_attention_as_onnxruntime_computes_it(heads, key, value):
     session = onnxruntime.InferenceSession(made.SerializeToString())
     for batch, length in ((1, 1), (3, 8), (2, 37), (1, 512)):
         q, k, v = (torch.randn(batch, length, heads, size) * 2 for size in (key, key, value))
-        (found,) = session.run(None, {name: part.flatten(2).numpy() for name, part in zip("qkv", (q, k, v))})
-        weights = (torch.einsum("bqad,bkad->baqk", q, k) / key**0.5).softmax(-1)
+        bias = torch.randn(1, heads, length, length) * biased
+        inputs = {name: part.flatten(2).numpy() for name, part in zip("qkv", (q, k, v))} | {"bias": bias.numpy()}
+        (found,) = session.run(None, {name: inputs[name] for name in given})
+        weights = (torch.einsum("bqad,bkad->baqk", q, k) / key**0.5 + bias).softmax(-1)
         close(found, torch.einsum("baqk,bkav->bqav", weights, v).flatten(2).numpy())
 
 

@@ -1,5 +1,7 @@
 """Tiny models of any shape, with every tensor random and wide, and batches for them."""
 
+from dataclasses import replace
+
 import torch
 from hypothesis import strategies as st
 
@@ -26,13 +28,19 @@ layer_shapes = st.builds(LayerShape, dimension, dimension, dimension, dimension)
 
 @st.composite
 def shapes(draw):
-    """Plain, tied, with and without projection (also where e = h), with and without token types."""
+    """Plain, tied, with and without projection (also where e = h), with and without token types and relative biases."""
     hidden, tied = draw(st.integers(3, 9)), draw(st.booleans())
     embedding = draw(st.sampled_from((hidden, hidden, 5)))
     count = draw(st.integers(1, 3))
     layers = [draw(layer_shapes)] * count if tied else [draw(layer_shapes) for _ in range(count)]
     types = draw(st.sampled_from((0, 2)))
-    return Shape(23, 16, types, embedding, hidden, tuple(layers), tied, draw(st.booleans()))
+    shape = Shape(23, 16, types, embedding, hidden, tuple(layers), tied, draw(st.booleans()))
+    relative = draw(st.sampled_from(("none", "shared", "own")))
+    if relative == "none":
+        return shape
+    if relative == "shared":  # layers with the same number of heads
+        layers = [replace(layer, heads=layers[0].heads) for layer in layers]
+    return replace(shape, layers=tuple(layers), relative_buckets=8, relative_per_layer=relative == "own")
 
 
 def make_model(shape, head="span", seed=0, dtype=torch.float64, **style):

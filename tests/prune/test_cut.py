@@ -22,7 +22,7 @@ from quoth.prune.cut import fold
 from quoth.prune.dimensions import axes, sizes, with_sizes
 from quoth.prune.gates import Gates, gated
 from quoth.tune.freeze import Freeze
-from tiny import batch, hugging_face, random_windows
+from tiny import CONFIGS, batch, hugging_face, random_windows
 
 SHAPE = Shape(23, 16, 2, 8, 8, (LayerShape(3, 4, 2, 5), LayerShape(2, 1, 3, 6)))
 KINDS = ("all", "h", "f", "a", "k", "v", "akvf")
@@ -60,7 +60,8 @@ def test_masks_cut_and_leave_the_rest_of_the_weights_alone(shape, kinds, head, s
     for name, value in small.state_dict().items():
         assert torch.equal(value, same.state_dict()[name])
         if ".query." not in name:
-            assert set(value.flatten().tolist()) <= set(model.state_dict()[name].flatten().tolist())
+            old = model.state_dict().get(name, model.state_dict().get("encoder.relative.weight"))
+            assert set(value.flatten().tolist()) <= set(old.flatten().tolist())
 
 
 @given(shapes(), st.sampled_from(KINDS), st.sampled_from(list(HEADS)), st.integers(0, 99))
@@ -123,7 +124,31 @@ def test_every_irregular_shape_saves_and_reloads(tmp_path_factory, shape, head, 
     assert torch.equal(outputs(again, packed), outputs(small, packed))
 
 
-@pytest.mark.parametrize("family", ["bert", "albert", "roberta", "distilbert", "electra"])
+def test_heads_cut_from_layers_that_share_relative_biases():
+    """Each layer gets a copy of the table and keeps the columns of its own heads; other cuts leave it shared."""
+    shape = Shape(23, 16, 0, 8, 8, (LayerShape(3, 4, 2, 5),) * 2, relative_buckets=8)
+    model, packed = make_model(shape), make_batch(shape)
+    table = model.encoder.relative.weight
+    narrow = cut(model, {"f0": torch.arange(5) < 2, "a0": torch.ones(3, dtype=torch.bool)})
+    assert not narrow.encoder.shape.relative_per_layer
+    assert torch.equal(narrow.encoder.relative.weight, table)
+    keep = {"a0": torch.tensor([True, False, True])}
+    small = cut(model, keep)
+    assert small.encoder.relative is None
+    assert torch.equal(small.encoder.layers[0].attention.relative.weight, table[:, [0, 2]])
+    assert torch.equal(small.encoder.layers[1].attention.relative.weight, table)
+    again = cut(small, {"a0": torch.tensor([False, True])})
+    assert torch.equal(again.encoder.layers[0].attention.relative.weight, table[:, [2]])
+    gates = Gates(shape).double()
+    gates.zero({"a0": torch.tensor([False, False, True])})
+    with gated(model, gates):
+        assert apart(outputs(again, packed), outputs(model, packed)) < 1e-10
+    with torch.no_grad():
+        small.encoder.layers[1].attention.relative.weight.zero_()
+    assert table.any()
+
+
+@pytest.mark.parametrize("family", list(CONFIGS))
 def test_families_in_single_precision(family, tmp_path):
     """Loaded from Hugging Face, cut, saved, loaded again; gated before, within 1e-5 in fp32."""
     hugging_face(family, "ForQuestionAnswering").save_pretrained(tmp_path / "theirs")

@@ -1,4 +1,4 @@
-"""Tiny tokenizers of the three kinds, trained on the spot."""
+"""Tiny tokenizers of the three kinds, trained on the spot; the last one on text in eleven scripts."""
 
 import pytest
 import tokenizers as library
@@ -14,6 +14,19 @@ CORPUS = [
     "Москва — столица России. Η Αθήνα είναι πρωτεύουσα. القاهرة عاصمة مصر. ירושלים היא בירה.",
     "emoji 😀 👍🏽 👨‍👩‍👧 and e\u0301 o\u0308 combining marks\r\nnew line\ttab",
 ] * 4
+SCRIPTS = {
+    "Latin": "The harbour of Valletta was built by the knights in 1566; naïve façades, Łódź and Þingvellir came later.",
+    "Cyrillic": "Город Владивосток был основан в 1860 году на берегу залива Золотой Рог; позже построили порт и мост.",
+    "Greek": "Η Θεσσαλονίκη ιδρύθηκε το 315 π.Χ. από τον Κάσσανδρο, και πήρε το όνομα της γυναίκας του.",
+    "Arabic": "تأسست مدينة القاهرة سنة 969 على يد جوهر الصقلي، وهي اليوم عاصمة جمهورية مصر العربية.",
+    "Hebrew": "העיר תל אביב נוסדה בשנת 1909 על ידי שישים ושש משפחות, צפונית לעיר יפו.",
+    "Devanagari": "जयपुर शहर की स्थापना सन् 1727 में महाराजा सवाई जयसिंह ने की थी। यह राजस्थान की राजधानी है।",
+    "Thai": "กรุงเทพมหานคร ก่อตั้งขึ้นในปี พ.ศ. 2325 โดยพระบาทสมเด็จพระพุทธยอดฟ้าจุฬาโลก",
+    "Han": "南京是中国的古都之一， 明朝于 1368 年在此建都。 长江流经这座城市。",
+    "Kana": "京都は七九四年に桓武天皇によって都とされた。 ラーメン と コーヒー も ゆうめい です。",
+    "Hangul": "부산은 대한민국에서 두 번째로 큰 도시이며 1876 년에 항구를 열었다.",
+    "Georgian": "თბილისი დაარსდა მეხუთე საუკუნეში მეფე ვახტანგ გორგასლის მიერ.",
+}
 
 
 def wordpiece(lowercase: bool = True) -> library.Tokenizer:
@@ -70,6 +83,21 @@ def unigram() -> library.Tokenizer:
     return tokenizer
 
 
+def multilingual(normaliser: normalizers.Normalizer | None = None) -> library.Tokenizer:
+    """As XLM-RoBERTa's and CamemBERT's, without the compiled table of characters."""
+    tokenizer = library.Tokenizer(models.Unigram())
+    if normaliser is not None:
+        tokenizer.normalizer = normaliser
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    special = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)]
+    trainer = trainers.UnigramTrainer(vocab_size=700, special_tokens=special, unk_token="<unk>", show_progress=False)
+    tokenizer.train_from_iterator([*SCRIPTS.values()] * 4, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return tokenizer
+
+
 BUILDERS = {
     "wordpiece": wordpiece,
     "wordpiece-cased": lambda: wordpiece(lowercase=False),
@@ -77,6 +105,8 @@ BUILDERS = {
     "bytelevel-prefix": lambda: bytelevel(add_prefix_space=True),
     "bytelevel-untrimmed": lambda: bytelevel(trim_offsets=False),
     "unigram": unigram,
+    "multilingual": multilingual,
+    "multilingual-nfkc": lambda: multilingual(normalizers.NFKC()),
 }
 KINDS = list(BUILDERS)
 

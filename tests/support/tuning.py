@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from quoth.heads.linear import ClassHead, SpanHead
 from quoth.model import apply
 from quoth.model.loading import load
-from tiny import batch, hugging_face, random_windows
+from tiny import CONFIGS, batch, hugging_face, random_windows
 
 
 def packed_batch(lengths=(7, 30, 12), seed=0):
@@ -31,7 +31,7 @@ def class_loss(model, packed):
 def bases(tmp_path_factory):
     """Hugging Face folders of tiny encoders with a pooler, by family."""
     root = tmp_path_factory.mktemp("bases")
-    for family in ("bert", "albert", "roberta", "distilbert", "electra"):
+    for family in CONFIGS:
         hugging_face(family).save_pretrained(root / family)
     return root
 

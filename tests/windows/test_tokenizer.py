@@ -1,7 +1,10 @@
 """Templates, ids and spans: against rules written out by hand, for every kind of tokenizer."""
 
 import json
+import os
+import shutil
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,11 +128,41 @@ def test_vocabulary_only(tmp_path, tokenizers, lower):
         assert pair.type_ids[-1] == tokens.template.suffix_types[0] == 1
 
 
+def test_vocabulary_of_mpnet(tmp_path, tokenizers):
+    """BERT's words after four of its own: the same tokens, shifted by four, in a frame of <s> and </s>."""
+    bert = sorted(tokenizers["wordpiece"].get_vocab().items(), key=lambda item: item[1])
+    words = ["<s>", "<pad>", "</s>", "<unk>", *(word for word, _ in bert), "<mask>"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    tokens, text = Tokenizer.load(tmp_path), "The Quick café 東京 O'Neil \u2603 fox"
+    expected = tokenizers["wordpiece"].encode(text, add_special_tokens=False)
+    found = tokens.encode([text])[0]
+    assert (found.ids - 4).tolist() == expected.ids
+    assert found.spans.tolist() == [list(pair) for pair in expected.offsets]
+    frame = tokens.template
+    assert (frame.prefix, frame.middle, frame.suffix) == ((0,), (2, 2), (2,))
+    assert {*frame.prefix_types, *frame.middle_types, *frame.suffix_types, frame.passage_type} == {0}
+
+
+@pytest.mark.skipif("QUOTH_MPNET" not in os.environ, reason="QUOTH_MPNET is not set: no tokenizer of MPNet to load")
+def test_tokens_of_the_real_mpnet_align_with_those_of_bert(tmp_path, minilm):
+    folder = Path(os.environ["QUOTH_MPNET"])
+    mpnet, bert = Tokenizer.load(folder), Tokenizer.load(minilm)
+    shutil.copyfile(folder / "vocab.txt", tmp_path / "vocab.txt")
+    alone = Tokenizer.load(tmp_path)
+    assert mpnet.template == alone.template
+    texts = ["In 1851, naïve Zürich 東京 😀 wasn't here…", "The quick brown fox, O'Neil's; U.S.A. ١٢ עברית"]
+    for one, other, again in zip(mpnet.encode(texts), bert.encode(texts), alone.encode(texts)):
+        assert (one.ids - 4).tolist() == other.ids.tolist()
+        assert one.spans.tolist() == other.spans.tolist() == again.spans.tolist()
+        assert one.ids.tolist() == again.ids.tolist()
+
+
 def test_families_without_types(tmp_path, tokenizers):
     tokenizers["wordpiece"].save(str(tmp_path / "tokenizer.json"))
     config = tmp_path / "tokenizer_config.json"
     for content, passage_type in (
         ({"tokenizer_class": "DistilBertTokenizer"}, 0),
+        ({"tokenizer_class": "MPNetTokenizer"}, 0),
         ({"model_input_names": ["input_ids", "attention_mask"]}, 0),
         ({"tokenizer_class": "ElectraTokenizer"}, 1),
         ({"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}, 1),

@@ -93,7 +93,10 @@ def test_overlap_is_the_truncation_of_tokenizers(kind, tokenizer, tokens, asked,
     expected = []
     for i, question in enumerate(questions):
         whole = reference.encode(question.question, question.context)
-        expected += [(i, e.ids, e.type_ids, e.sequence_ids.count(1)) for e in [whole, *whole.overflowing]]
+        for e in [whole, *whole.overflowing]:
+            # In all windows but the first the library forgets that a template may give passages the type 0.
+            types = e.type_ids if tokens.template.passage_type else [0] * len(e)
+            expected.append((i, e.ids, types, e.sequence_ids.count(1)))
     found = [(w.question, w.ids.tolist(), w.types.tolist(), w.passage[1] - w.passage[0]) for w in windows]
     assert found == expected
 

@@ -64,7 +64,7 @@ class Reader:
 
         source: left out, or the word "embedded", it is the reader that ships with Quoth (`find_model`)
         device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32", "bf16" or, on Hopper GPUs, "fp8"; by
-        default bf16 on a GPU that has it. Checkpoints of other families than Quoth's five are run by transformers, if
+        default bf16 on a GPU that has it. Checkpoints of other families than Quoth's are run by transformers, if
         installed.
         The no-answer threshold of the folder, if it keeps one, is in the reader's `abstention`.
         """

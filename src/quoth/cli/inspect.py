@@ -166,6 +166,7 @@ def _facts(family: str, shape: Shape, parts: dict[str, int], stored: int | None)
         "parameters": total,
         "parts": parts,
         **{key: getattr(shape, key) for key in ("vocab", "positions", "types", "embedding", "hidden", "tied")},
+        **({"relative_buckets": shape.relative_buckets} if shape.relative_buckets else {}),
         "bytes": _bytes(stored, total),
         "shape": shape,
     }
@@ -178,9 +179,10 @@ def _bytes(stored: int | None, parameters: int) -> dict[str, int | None]:
 def _show(model: str, facts: dict[str, Any], layers: tuple[LayerShape, ...]) -> None:
     screen = console(markup=True)
     tied = ", tied: one layer's weights for all" if facts["tied"] else ""
+    relative = f", relative positions in {facts['relative_buckets']} buckets" if "relative_buckets" in facts else ""
     screen.print(
         f"[bold]{escape(model)}[/bold]: {facts['family']}, hidden {facts['hidden']}, embedding {facts['embedding']}, "
-        f"vocabulary {facts['vocab']:,}, {facts['positions']} positions, {facts['types']} types{tied}"
+        f"vocabulary {facts['vocab']:,}, {facts['positions']} positions, {facts['types']} types{relative}{tied}"
     )
     table = figures_table("layer", "heads", "key", "value", "ffn", "parameters", "FLOPs a token", left=0)
     hidden, length = facts["hidden"], facts["flops"]["length"]

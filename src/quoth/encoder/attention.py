@@ -1,6 +1,8 @@
 """Attention over packed windows: each token attends to its own window, and no position is padding.
 
-    softmax(Q·Kᵀ / √k) · V,   per head;   Q, K: (tokens, k), V: (tokens, v)
+    softmax(Q·Kᵀ / √k + B) · V,   per head;   Q, K: (tokens, k), V: (tokens, v)
+
+B is the bias of relative positions, where a family has one (`relative.py`).
 
 Two paths with the same result. In half precision on CUDA, flash attention (`kernels/flash.py`) takes the whole
 batch with cumulative lengths. Elsewhere `scaled_dot_product_attention` runs over buckets of windows within 10 % in
@@ -19,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.relative import bias_matrix
 from quoth.encoder.shape import LayerShape
 from quoth.encoder.steps import have_kernels, up_to_8
 from quoth.errors import QuothError
@@ -49,12 +52,16 @@ class Plan:
     starts: (n + 1,) int32 on the device and `longest`, for flash attention.
     buckets, for the other path, and `order`: (T,), the place of each token in the buckets' results end to end
     (None: in order already).
+    distances, where there are relative biases: (2n − 1,) int64, the bucket of each distance; relative: (buckets, a),
+    the biases that layers share, None where each has its own.
     """
 
     starts: Tensor
     longest: int
     buckets: tuple[Bucket, ...] = ()
     order: Tensor | None = None
+    distances: Tensor | None = None
+    relative: Tensor | None = None
 
 
 def make_plan(packed: Packed[Tensor], dtype: torch.dtype, head_size: int) -> Plan:
@@ -109,10 +116,11 @@ def buckets_by_length(lengths: Sequence[int]) -> list[list[int]]:
 class Attention(nn.Module):
     """Multi-head attention up to, and not with, the use of its output projection, which `Layer` applies.
 
-    Q, K: (a·k, h), V: (a·v, h), output P: (h, a·v), each with a bias.
+    Q, K: (a·k, h), V: (a·v, h), output P: (h, a·v), each with a bias. buckets: of relative positions, if this layer
+    has biases of its own for them.
     """
 
-    def __init__(self, hidden: int, shape: LayerShape, dropout: float) -> None:
+    def __init__(self, hidden: int, shape: LayerShape, dropout: float, buckets: int = 0) -> None:
         super().__init__()
         self.shape = shape
         self.dropout = dropout
@@ -120,23 +128,25 @@ class Attention(nn.Module):
         self.key = nn.Linear(hidden, shape.heads * shape.key)
         self.value = nn.Linear(hidden, shape.heads * shape.value)
         self.output = nn.Linear(shape.heads * shape.value, hidden)
+        self.relative = nn.Embedding(buckets, shape.heads) if buckets else None
 
     def forward(self, x: Tensor, plan: Plan) -> Tensor:
         """Mix the values of each window. x: (T, h) → (T, a·v)."""
         shape = self.shape
         p = self.dropout if self.training else 0.0
         scale = 1 / math.sqrt(shape.key)
+        relative = plan.relative if self.relative is None else self.relative.weight
         if not plan.buckets:
-            mixed = self._flash(x, plan, scale, p)
+            mixed = self._flash(x, plan, scale, p, relative)
         else:
             size = max(shape.key, shape.value)
             q = _project(self.query, x, shape.heads, shape.key, size)
             k = _project(self.key, x, shape.heads, shape.key, size)
             v = _project(self.value, x, shape.heads, shape.value, size)
-            mixed = _bucketed(q, k, v, plan, scale, p)
+            mixed = _bucketed(q, k, v, plan, scale, p, relative)
         return mixed[..., : shape.value].reshape(len(x), -1)
 
-    def _flash(self, x: Tensor, plan: Plan, scale: float, p: float) -> Tensor:
+    def _flash(self, x: Tensor, plan: Plan, scale: float, p: float, relative: Tensor | None) -> Tensor:
         """Flash attention on queries, keys and values from one matrix product. (T, h) → (T, a, v up to 8)."""
         from quoth.encoder.kernels.flash import flash_attention  # Triton is optional
 
@@ -149,7 +159,8 @@ class Attention(nn.Module):
         else:
             parts = [_project(linear, x, heads, size, up_to_8(size)) for linear, size in linears]
             qkv = torch.cat([part.flatten(1) for part in parts], 1)
-        return flash_attention(qkv, plan.starts, plan.longest, heads, key, value, scale, p).view(-1, heads, value)
+        sizes = (plan.longest, heads, key, value)
+        return flash_attention(qkv, plan.starts, *sizes, scale, p, relative, plan.distances).view(-1, heads, value)
 
 
 def _project(linear: nn.Linear, x: Tensor, heads: int, size: int, to: int) -> Tensor:
@@ -170,15 +181,21 @@ def _padded(linear: nn.Linear, heads: int, size: int, to: int) -> tuple[Tensor, 
 
 
 @torch.compiler.disable
-def _bucketed(q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, p: float) -> Tensor:
-    """Attention bucket by bucket. (T, a, d) each → (T, a, d)."""
-    parts = [_rectangle(q, k, v, bucket, scale, p) for bucket in plan.buckets]
+def _bucketed(q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, p: float, relative: Tensor | None) -> Tensor:
+    """Attention bucket by bucket. (T, a, d) each; relative: (buckets of distances, a) → (T, a, d)."""
+    line = None
+    if relative is not None and plan.distances is not None:
+        line = F.embedding(plan.distances, relative).T.to(q.dtype)
+    parts = [_rectangle(q, k, v, bucket, scale, p, line) for bucket in plan.buckets]
     mixed = torch.cat(parts) if len(parts) != 1 else parts[0]
     return mixed if plan.order is None else mixed[plan.order]
 
 
-def _rectangle(q: Tensor, k: Tensor, v: Tensor, bucket: Bucket, scale: float, p: float) -> Tensor:
-    """Attention of one bucket; its real tokens, window after window. (T, a, d) each → (real tokens, a, d)."""
+def _rectangle(q: Tensor, k: Tensor, v: Tensor, bucket: Bucket, scale: float, p: float, line: Tensor | None) -> Tensor:
+    """Attention of one bucket; its real tokens, window after window. (T, a, d) each → (real tokens, a, d).
+
+    line: (a, 2n − 1), the bias of each distance.
+    """
     rows, longest = bucket.index.shape
 
     def gather(x: Tensor) -> Tensor:
@@ -189,6 +206,9 @@ def _rectangle(q: Tensor, k: Tensor, v: Tensor, bucket: Bucket, scale: float, p:
         return x.transpose(1, 2)  # (windows, a, longest, d)
 
     mask = None if bucket.real is None else bucket.real[:, None, None, :]
+    if line is not None:
+        bias = bias_matrix(line, longest)[None]
+        mask = bias if mask is None else bias.masked_fill(~mask, -math.inf)
     mixed = F.scaled_dot_product_attention(
         gather(q), gather(k), gather(v), attn_mask=mask, dropout_p=p, scale=scale
     ).transpose(1, 2)

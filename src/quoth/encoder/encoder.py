@@ -10,6 +10,7 @@ A pruned, a tied and a plain encoder are the same class: they differ in their `S
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from quoth.encoder.attention import Attention, Plan, make_plan
+from quoth.encoder.relative import distances_on
 from quoth.encoder.shape import LayerShape, Shape
 from quoth.encoder.steps import ACTIVATIONS, initialise, layer_norm, linear_activate, linear_add_norm
 from quoth.encoder.style import Style
@@ -49,9 +51,10 @@ class Embeddings(nn.Module):
 class Layer(nn.Module):
     """One transformer layer, LayerNorm after each residual sum. Khetan & Karnin 2020 name P, D, G."""
 
-    def __init__(self, hidden: int, shape: LayerShape, style: Style) -> None:
+    def __init__(self, hidden: int, shape: LayerShape, style: Style, buckets: int = 0) -> None:
+        """buckets: of relative positions, if the layer has biases of its own for them."""
         super().__init__()
-        self.attention = Attention(hidden, shape, style.attention_dropout)
+        self.attention = Attention(hidden, shape, style.attention_dropout, buckets)
         self.attention_norm = nn.LayerNorm(hidden, style.eps)
         self.up = nn.Linear(hidden, shape.ffn)
         self.down = nn.Linear(shape.ffn, hidden)
@@ -85,7 +88,11 @@ class Encoder(nn.Module):
         self.style = style
         self.checkpointing = False
         self.embeddings = Embeddings(shape, style)
-        self.layers = nn.ModuleList(Layer(shape.hidden, layer, style) for layer in shape.stored_layers)
+        buckets, own = shape.relative_buckets, shape.relative_per_layer
+        self.relative = nn.Embedding(buckets, shape.layers[0].heads) if buckets and not own else None
+        self.layers = nn.ModuleList(
+            Layer(shape.hidden, layer, style, buckets if own else 0) for layer in shape.stored_layers
+        )
         self.apply(initialise)
 
     @property
@@ -118,7 +125,14 @@ class Encoder(nn.Module):
     def _plan(self, packed: Packed[Tensor]) -> Plan:
         self.check(packed)
         largest = max(max(layer.key, layer.value) for layer in self.shape.layers)
-        return make_plan(packed, self._dtype(packed), largest)
+        return self.with_relative(make_plan(packed, self._dtype(packed), largest))
+
+    def with_relative(self, plan: Plan) -> Plan:
+        """The plan with the biases of relative positions, if there are any."""
+        if not self.shape.relative_buckets:
+            return plan
+        distances = distances_on(plan.starts.device, self.longest_window, self.shape.relative_buckets)
+        return replace(plan, distances=distances, relative=self.relative.weight if self.relative is not None else None)
 
     def check(self, packed: Packed[Tensor]) -> None:
         """Refuse windows that the tables cannot embed, before any work is done.

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from quoth.encoder.attention import Plan
 from quoth.encoder.encoder import Embeddings, Encoder
 from quoth.encoder.inference import InferenceEncoder, ReadyLayer
 
@@ -150,7 +151,7 @@ class Fp8Encoder(InferenceEncoder):
         return (x * self._first).to(self.kind), x.new_ones((len(x), 1), dtype=torch.float32)
 
     def _layer(
-        self, layer: Fp8Layer, x: Tensor, beside: tuple[Tensor, Tensor], starts: Tensor, longest: int
+        self, layer: Fp8Layer, x: Tensor, beside: tuple[Tensor, Tensor], plan: Plan
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x: (T, w) → (T, w)."""
         from quoth.encoder.kernels.inference import add_norm_fp8  # Triton is optional
@@ -158,8 +159,8 @@ class Fp8Encoder(InferenceEncoder):
 
         ready, (q, ones) = layer.ready, beside
         qkv = product(q, layer.qkv, ones, layer.qkv_bias)
-        sizes = (longest, ready.shape.heads, ready.key, ready.value, ready.scale)
-        mixed = product(attend_fp8(qkv, starts, *sizes, self.kind), layer.output, ones)
+        sizes = (plan.longest, ready.shape.heads, ready.key, ready.value, ready.scale)
+        mixed = product(attend_fp8(qkv, plan.starts, *sizes, self.kind), layer.output, ones)
         norm = (*ready.attention_norm, self.hidden, layer.between, self.kind)
         x, q = add_norm_fp8(mixed, ready.output[1], x, *norm)
         wide = product(q, layer.up, ones)

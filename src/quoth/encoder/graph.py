@@ -85,9 +85,13 @@ class Graph:
             return self(activation.capitalize(), x)
         return self("Gelu", x, approximate="tanh" if activation == "gelu_tanh" else "none")
 
-    def attention(self, q: str, k: str, v: str, heads: int) -> str:
-        """softmax(q·kᵀ/√key)·v in every head and window. q, k: (B, L, heads·key), v: (B, L, heads·value) → as v."""
-        return self("MultiHeadAttention", q, k, v, num_heads=heads, domain=ONNXRUNTIME)
+    def attention(self, q: str, k: str, v: str, heads: int, bias: str = "") -> str:
+        """softmax(q·kᵀ/√key + bias)·v in every head and window.
+
+        q, k: (B, L, heads·key), v: (B, L, heads·value) → as v; bias: (1, heads, L, L), or "" for none
+        """
+        inputs = (q, k, v, "", "", bias) if bias else (q, k, v)  # the fourth and fifth: biases of q, k, v; a mask
+        return self("MultiHeadAttention", *inputs, num_heads=heads, domain=ONNXRUNTIME)
 
     def reshape(self, x: str, *shape: int | str) -> str:
         """To a shape of integers (−1: what is left) and of vectors that the graph computes."""

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quoth.encoder.attention import FLASH_LIMIT, Attention
+from quoth.encoder.attention import FLASH_LIMIT, Attention, Plan
 from quoth.encoder.device import Device
 from quoth.encoder.encoder import Encoder, Layer
 from quoth.encoder.shape import LayerShape
@@ -41,8 +41,10 @@ def for_inference(encoder: Encoder, device: Device) -> Encoder | InferenceEncode
     """
     able = is_fast(encoder, device) and _is_plain(encoder)
     if device.fp8:
-        if not able:
-            raise QuothError("precision fp8 needs a plain encoder, without adapters or LoRA; choose bf16")
+        if not able or encoder.shape.relative_buckets:
+            raise QuothError(
+                "precision fp8 needs a plain encoder, without adapters, LoRA and relative position biases; choose bf16"
+            )
         from quoth.encoder.fp8 import Fp8Encoder  # which is an `InferenceEncoder`
 
         return Fp8Encoder(encoder)
@@ -50,7 +52,7 @@ def for_inference(encoder: Encoder, device: Device) -> Encoder | InferenceEncode
 
 
 def _is_plain(encoder: Encoder) -> bool:
-    plain = (Layer, Attention, nn.Linear, nn.LayerNorm)
+    plain = (Layer, Attention, nn.Linear, nn.LayerNorm, nn.Embedding)
     adapters = [part for layer in encoder.layers for part in (layer.attention_adapter, layer.ffn_adapter)]
     modules = [module for layer in encoder.layers for module in layer.modules()]
     return all(part is None for part in adapters) and all(type(module) in plain for module in modules)
@@ -62,6 +64,7 @@ class ReadyLayer:
 
     qkv: (a·(2k + v), h), output: (h, a·v), up: (f, h), down: (h, f), each with its bias
     norms: gain, offset: (h,), ε
+    relative: (buckets, a), the layer's own biases of relative positions, if it has them
     """
 
     shape: LayerShape
@@ -73,6 +76,7 @@ class ReadyLayer:
     up: tuple[Tensor, Tensor]
     down: tuple[Tensor, Tensor]
     ffn_norm: tuple[Tensor, Tensor, float]
+    relative: Tensor | None
 
     @property
     def scale(self) -> float:
@@ -97,7 +101,7 @@ class InferenceEncoder:
         """The states of a batch, one (T, h) tensor for each of `layers`, as `Encoder` gives them."""
         self.encoder.check(packed)
         wanted = [self.encoder.layer_number(layer) for layer in layers]
-        starts = packed.starts.to(torch.int32)
+        plan = self.encoder.with_relative(Plan(packed.starts.to(torch.int32), packed.longest))
         x = self.encoder.embeddings(packed).to(self.dtype)
         if self.width != self.hidden:
             x = F.pad(x, (0, self.width - self.hidden))
@@ -105,7 +109,7 @@ class InferenceEncoder:
         beside = self._beside(x)
         for number in range(1, max(wanted) + 1):
             layer = self.layers[0 if self.encoder.shape.tied else number - 1]
-            x, beside = self._layer(layer, x, beside, starts, packed.longest)
+            x, beside = self._layer(layer, x, beside, plan)
             if number in wanted:
                 kept[number] = self._real(x)
         return tuple(kept[number] for number in wanted)
@@ -134,14 +138,15 @@ class InferenceEncoder:
     def _beside(self, x: Tensor) -> Any:
         """What goes from layer to layer beside the states: nothing."""
 
-    def _layer(self, layer: Any, x: Tensor, beside: Any, starts: Tensor, longest: int) -> tuple[Tensor, Any]:
+    def _layer(self, layer: Any, x: Tensor, beside: Any, plan: Plan) -> tuple[Tensor, Any]:
         """A `ReadyLayer`. x: (T, w) → (T, w)."""
         from quoth.encoder.kernels.flash import flash_attention  # Triton is optional
         from quoth.encoder.kernels.inference import add_norm
 
         ready: ReadyLayer = layer
-        sizes = (longest, ready.shape.heads, ready.key, ready.value, ready.scale)
-        mixed = flash_attention(F.linear(x, *ready.qkv), starts, *sizes, 0.0)
+        sizes = (plan.longest, ready.shape.heads, ready.key, ready.value, ready.scale)
+        relative = plan.relative if ready.relative is None else ready.relative
+        mixed = flash_attention(F.linear(x, *ready.qkv), plan.starts, *sizes, 0.0, relative, plan.distances)
         weight, bias = ready.output
         x = add_norm(F.linear(mixed, weight), bias, x, *ready.attention_norm, self.hidden)
         wide = self._activate(F.linear(x, ready.up[0]), ready.up[1])
@@ -177,6 +182,7 @@ def ready_layer(layer: Layer, step: int) -> ReadyLayer:
         (_pad(layer.up.weight, ffn, width), _pad_row(layer.up.bias, ffn)),
         (_pad(layer.down.weight, width, ffn), _pad_row(layer.down.bias, width)),
         _pad_norm(layer.ffn_norm, width),
+        attention.relative.weight if attention.relative is not None else None,
     )
 
 

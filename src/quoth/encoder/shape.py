@@ -56,6 +56,8 @@ class Shape:
     `tied` says that all layers share one set of weights (ALBERT); then every layer has the same sizes.
     `projection` says that a linear map leads from embedding size to hidden size: always where these differ,
     by choice where they do not.
+    `relative_buckets` is the number of buckets of relative position biases (MPNet: 32), 0 where there are none. All
+    layers share one table of them, (buckets, a), or have one each if `relative_per_layer`.
     """
 
     vocab: int
@@ -66,6 +68,8 @@ class Shape:
     layers: tuple[LayerShape, ...]
     tied: bool = False
     projection: bool = False
+    relative_buckets: int = 0
+    relative_per_layer: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -81,6 +85,18 @@ class Shape:
                 check_whole(f"shape: layers[{number}].{name}", value, least=1, most=SIZE)
         if self.tied and len(set(self.layers)) > 1:
             raise QuothError("shape: tied layers share their weights, so all of them must have the same sizes")
+        self._check_relative()
+
+    def _check_relative(self) -> None:
+        buckets = self.relative_buckets
+        check_whole("shape: relative_buckets", buckets, least=0)
+        object.__setattr__(self, "relative_per_layer", bool(self.relative_per_layer and buckets))
+        if buckets % 4 or buckets > 256:
+            raise QuothError(f"shape: relative_buckets is {buckets}; it must be a multiple of 4 up to 256, 0 for none")
+        if buckets and not self.relative_per_layer and len({layer.heads for layer in self.layers}) > 1:
+            raise QuothError(
+                "shape: layers that share their relative biases have the same number of heads; set relative_per_layer"
+            )
 
     @classmethod
     def uniform(
@@ -117,7 +133,13 @@ class Shape:
             "attention": sum(layer.attention_parameters(self.hidden) for layer in layers),
             "ffn": sum(layer.ffn_parameters(self.hidden) for layer in layers),
             "norms": 4 * self.hidden * len(layers),
+            "relative": self.relative_buckets * sum(layer.heads for layer in self._tables),
         }
+
+    @property
+    def _tables(self) -> tuple[LayerShape, ...]:
+        """The layers that have relative biases of their own; the first one where all share them."""
+        return self.stored_layers if self.relative_per_layer else self.layers[:1]
 
     def total(self) -> int:
         """All parameters of embeddings and layers."""
@@ -134,6 +156,8 @@ class Shape:
         value["layers"] = [asdict(layer) for layer in self.layers]
         if self.projection == (self.embedding != self.hidden):
             del value["projection"]
+        if not self.relative_buckets:
+            del value["relative_buckets"], value["relative_per_layer"]
         return value
 
     @classmethod

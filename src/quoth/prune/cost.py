@@ -28,7 +28,9 @@ class Cost(Protocol):
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of an encoder; tied layers count once.
+    """The parameters of an encoder; tied layers count once. Relative position biases, a few thousand, are left out.
+
+    Else the cost could rise where heads are cut from layers that share them, and from then on have a copy each.
 
     embeddings: count the tables, their LayerNorm and the projection; pooler: count one, h·h + h
     vectors: count biases and LayerNorms beside the matrices

@@ -17,7 +17,7 @@ from quoth.encoder.axes import Alpha, Keep
 from quoth.errors import QuothError
 from quoth.heads import build_head
 from quoth.model import Model
-from quoth.prune.dimensions import along, axes, check, sizes, with_sizes
+from quoth.prune.dimensions import along, axes, check, relative_axes, sizes, untied, with_sizes
 from quoth.prune.gates import Gates, gated_weights, kept_by
 
 
@@ -50,18 +50,23 @@ def cut(model: Model, by: Gates | Alpha | Keep) -> Model:
     weights = dict(model.state_dict())
     if not masks:
         weights |= gated_weights(model, by)
-    for name, along_axes in axes(model).items():
+    shape, count = with_sizes(model.encoder.shape, left), len(model.encoder.layers)
+    cuttable = axes(model)
+    if shape.relative_per_layer:
+        weights = weights if model.encoder.shape.relative_per_layer else untied(weights, count)
+        cuttable |= relative_axes(count)
+    for name, along_axes in cuttable.items():
         for number, axis in enumerate(along_axes):
             kept = along(axis, keep, lengths)
             if kept is not None:
                 index = kept.nonzero().squeeze(1).to(weights[name].device)
                 weights[name] = weights[name].index_select(number, index)
-    for number in range(len(model.encoder.layers)):
+    for number in range(count):
         key = f"k{number}"
         scale = math.sqrt(left.get(key, lengths[key]) / lengths[key])
         for name in (f"encoder.layers.{number}.attention.query.{part}" for part in ("weight", "bias")):
             weights[name] = weights[name] * scale
-    return rebuild(model, with_sizes(model.encoder.shape, left), weights)
+    return rebuild(model, shape, weights)
 
 
 def _count(keep: Keep, lengths: Mapping[str, int]) -> dict[str, int]:

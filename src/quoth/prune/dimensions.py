@@ -10,6 +10,10 @@ schuBERT / optBERT (ACL 2020), tables 3 and 5; i counts the layers that have wei
 
 The paper stops there. To cut h, all else that has the hidden size must follow: the embedding tables (or the projection
 that leads from them to h), every LayerNorm, the pooler (both sides, since it is h → h) and the head.
+
+Relative position biases, (buckets, a), follow a cut of aᵢ, but no gate multiplies them: a head with α = 0 has no output
+whatever its biases are. Where layers share one table of them and heads are cut, each layer gets a copy, of which it
+keeps the columns of its own heads (`untied`). From then on the copies are trained apart.
 """
 
 from __future__ import annotations
@@ -48,7 +52,10 @@ def sizes(shape: Shape, kinds: str | Iterable[str] = "all") -> dict[str, int]:
 
 
 def with_sizes(shape: Shape, changed: Mapping[str, int]) -> Shape:
-    """The shape with these dimensions changed. Without a projection, the embeddings go with the hidden size."""
+    """The shape with these dimensions changed. Without a projection, the embeddings go with the hidden size.
+
+    Once heads are cut, layers have relative biases of their own.
+    """
 
     def layer(number: int, old: LayerShape) -> LayerShape:
         return replace(old, **{name: changed.get(f"{k}{number}", getattr(old, name)) for k, name in _IN_LAYER.items()})
@@ -56,9 +63,12 @@ def with_sizes(shape: Shape, changed: Mapping[str, int]) -> Shape:
     hidden = changed.get("h", shape.hidden)
     layers = [layer(0 if shape.tied else number, old) for number, old in enumerate(shape.layers)]
     embedding = shape.embedding if shape.projection else hidden
-    return replace(shape, hidden=hidden, embedding=embedding, layers=tuple(layers))
+    cut = [layer.heads for layer in layers] != [layer.heads for layer in shape.layers]
+    per_layer = shape.relative_per_layer or (cut and bool(shape.relative_buckets))
+    return replace(shape, hidden=hidden, embedding=embedding, layers=tuple(layers), relative_per_layer=per_layer)
 
 
+SHARED_RELATIVE = "encoder.relative.weight"
 _IN_LAYER = {kind: name for kind, name in KINDS.items() if kind != "h"}
 
 
@@ -80,6 +90,17 @@ def axes(model: Model) -> dict[str, tuple[Axis, ...]]:
     if isinstance(model.head, Prunable):
         found |= {f"head.{n}": axis for n, axis in model.head.axes.items() if f"head.{n}" in known}
     return found
+
+
+def untied(weights: Mapping[str, Tensor], layers: int) -> dict[str, Tensor]:
+    """The weights with a copy of the shared relative biases for each layer."""
+    copies = {name: value for name, value in weights.items() if name != SHARED_RELATIVE}
+    return copies | dict.fromkeys(relative_axes(layers), weights[SHARED_RELATIVE])
+
+
+def relative_axes(layers: int) -> dict[str, tuple[Axis, ...]]:
+    """What the axes of the layers' own relative biases run over."""
+    return {f"encoder.layers.{n}.attention.relative.weight": (FREE, (f"a{n}",)) for n in range(layers)}
 
 
 def check(model: Model, names: Iterable[str]) -> None:

@@ -209,11 +209,11 @@ def _template(tokenizer: library.Tokenizer, types: bool) -> Template:
 
 
 def _has_types(config: dict[str, Any]) -> bool:
-    """Whether the family has token types; DistilBERT has none, though its tokenizer.json is BERT's."""
+    """Whether the family has token types; DistilBERT has none, though its tokenizer.json is BERT's, nor has MPNet."""
     names = config.get("model_input_names")
     if isinstance(names, list):
         return "token_type_ids" in names
-    return "DistilBert" not in str(config.get("tokenizer_class", ""))
+    return not any(name in str(config.get("tokenizer_class", "")) for name in ("DistilBert", "MPNet"))
 
 
 def _switch(config: dict[str, Any], name: str, default: bool | None) -> bool | None:
@@ -224,14 +224,18 @@ def _switch(config: dict[str, Any], name: str, default: bool | None) -> bool | N
 
 
 def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> library.Tokenizer:
-    """BERT's own tokenizer from its vocabulary, with the defaults of transformers' BertTokenizer."""
+    """BERT's own tokenizer from its vocabulary, with the defaults of transformers' BertTokenizer.
+
+    MPNet's has BERT's words after four of its own: <s> and </s>, two between question and passage, frame a pair.
+    """
     words = [word.rstrip("\r") for word in read_source(vocabulary).split("\n")]
     if words and not words[-1]:
         words.pop()
     if len(words) > IDS:
         raise QuothError(f"{vocabulary}: has more than {IDS:,} words")
     vocab = {word: index for index, word in enumerate(words)}
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    mpnet = words[:1] == ["<s>"]
+    special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"] if mpnet else ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     missing = [token for token in special if token not in vocab]
     if missing:
         raise QuothError(f"{vocabulary}: not a BERT vocabulary, it has no {missing[0]}")
@@ -243,10 +247,11 @@ def _word_pieces(vocabulary: Path, config: dict[str, Any]) -> library.Tokenizer:
         lowercase=_switch(config, "do_lower_case", True) is True,
     )
     tokenizer.pre_tokenizer = BertPreTokenizer()
+    first, last = ("<s>", "</s>") if mpnet else ("[CLS]", "[SEP]")
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocab["[CLS]"]), ("[SEP]", vocab["[SEP]"])],
+        single=f"{first} $A {last}",
+        pair=f"{first} $A {last} {last} $B {last}" if mpnet else f"{first} $A {last} $B:1 {last}:1",
+        special_tokens=[(token, vocab[token]) for token in (first, last)],
     )
     tokenizer.add_special_tokens(special)
     return tokenizer

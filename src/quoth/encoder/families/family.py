@@ -35,6 +35,9 @@ KEYS = {
 }
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 
+BUCKETS = "relative_attention_num_buckets"
+TRANSFORMERS_BUCKETS = 32
+
 # Names from before transformers 3, which many checkpoints on the hub still carry.
 LEGACY = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
@@ -50,6 +53,9 @@ class Family:
     keys: config keys that differ from BERT's, None for what this family does not have
     defaults: of style, where the config leaves them out
     factorised: whether the config has an embedding size of its own; tied: whether layers share their weights
+    position_offset: whether positions start after the padding id; first_position: where they start whatever that is
+    relative: whether it has relative position biases
+    module: the name of the encoder inside transformers' classes with a head, if it is not the family's
     """
 
     name: str
@@ -63,11 +69,14 @@ class Family:
     tied: bool = False
     always_projects: bool = False
     position_offset: bool = False
+    first_position: int = 0
+    relative: bool = False
+    module: str = ""
 
     @property
     def prefix(self) -> str:
         """What stands before the encoder's names in a checkpoint that has a head."""
-        return f"{self.name}."
+        return f"{self.module or self.name}."
 
     def key(self, name: str) -> str | None:
         """The config key of a size or of a setting of style."""
@@ -113,6 +122,7 @@ class Family:
             layers=(layer,) * sizes["layers"],
             tied=self.tied,
             projection=self.always_projects,
+            relative_buckets=_buckets(config) if self.relative else 0,
         )
 
     def style(self, config: Mapping[str, Any]) -> Style:
@@ -125,10 +135,12 @@ class Family:
             known = ", ".join(ACTIVATIONS)
             raise QuothError(f"{self.key('activation')} {shown(values['activation'])} is not supported; known: {known}")
         values["activation"] = ACTIVATIONS[values["activation"]]
-        padding = config.get("pad_token_id", 1)
+        first = self.first_position
         if self.position_offset:
+            padding = config.get("pad_token_id", 1)
             check_whole("pad_token_id", padding, least=0, most=ROWS)
-        return Style.from_json({"first_position": padding + 1 if self.position_offset else 0, **values}, "config")
+            first = padding + 1
+        return Style.from_json({"first_position": first, **values}, "config")
 
     def config(self, shape: Shape, style: Style) -> dict[str, Any]:
         """A Hugging Face config of this shape, or an error that says why there can be none."""
@@ -153,6 +165,8 @@ class Family:
             config["embedding_size"] = shape.embedding
         if self.position_offset:
             config["pad_token_id"] = style.first_position - 1
+        if self.relative:
+            config[BUCKETS] = shape.relative_buckets
         return {"model_type": self.name, **{str(key): value for key, value in config.items()}}
 
     def check_expressible(self, shape: Shape) -> None:
@@ -175,6 +189,11 @@ class Family:
                 shape.projection != (self.always_projects or shape.embedding != shape.hidden),
                 "it has a projection after the embeddings",
             ),
+            (shape.relative_per_layer, "each of its layers has relative position biases of its own"),
+            (
+                shape.relative_buckets != (TRANSFORMERS_BUCKETS if self.relative else 0),
+                f"it has {shape.relative_buckets or 'no'} buckets of relative position biases",
+            ),
         ]
         for wrong, reason in reasons:
             if wrong:
@@ -192,6 +211,14 @@ class Family:
         if name == "heads":
             check_whole(str(key), value, least=1)  # before something is divided by it
         return value
+
+
+def _buckets(config: Mapping[str, Any]) -> int:
+    """The buckets of relative positions; transformers' MPNet computes with 32 of them, whatever the config says."""
+    found = config.get(BUCKETS, TRANSFORMERS_BUCKETS)
+    if found != TRANSFORMERS_BUCKETS:
+        raise QuothError(f"{BUCKETS} = {found!r} is not supported, only {TRANSFORMERS_BUCKETS}")
+    return TRANSFORMERS_BUCKETS
 
 
 def translate(name: str, pattern: str, template: str) -> str | None:

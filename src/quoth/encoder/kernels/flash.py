@@ -5,6 +5,7 @@ For query i, key j and a head's mask Z (0, or 1/(1 − p) with probability 1 −
     Sᵢⱼ = qᵢ·kⱼ / √k     P = softmax(S)     oᵢ = Σⱼ Pᵢⱼ Zᵢⱼ vⱼ
     dPᵢⱼ = Zᵢⱼ (doᵢ·vⱼ)   dSᵢⱼ = Pᵢⱼ (dPᵢⱼ − doᵢ·oᵢ)   dq = dS·K / √k   dk = dSᵀ·Q / √k   dv = (P∘Z)ᵀ·do
 
+A bias of the distance j − i may be added to S (`kernels/relative.py`).
 Softmax is computed online, tile by tile (Dao et al. 2022), so that no (length × length) matrix is ever stored. Queries,
 keys and values come in one (T, a·(2k + v)) tensor, as one matrix product makes them, and their gradients go out in
 one: nothing is copied. Each gradient is summed by one program alone, without atomics: the result is deterministic.
@@ -22,6 +23,16 @@ from torch import Tensor
 
 from quoth.encoder.kernels.dropout import column_key, keep_threshold, kept, row_key, seed_for, single
 from quoth.encoder.kernels.operator import operator
+from quoth.encoder.kernels.relative import (
+    LOG2E,
+    add_bias,
+    add_to_sums,
+    bias_of_distances,
+    gradient_of_buckets,
+    room_for_sums,
+)
+from quoth.encoder.kernels.tiles import load_tile as _tile
+from quoth.encoder.kernels.tiles import store_tile as _store
 
 # (queries, keys) a tile, warps, pipeline stages: the fastest of 14 tried on an H200 at SQuAD's lengths, k = v = 64.
 _FORWARD = (64, 32, 4, 2)
@@ -30,24 +41,10 @@ _KEYS = (32, 64, 4, 2)
 
 
 @triton.jit
-def _tile(base, row, column, rows, columns, stride):  # type: ignore[no-untyped-def]
-    """Load a (row, column) tile, zero outside `rows` × `columns`."""
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    return tl.load(base + row.to(tl.int64)[:, None] * stride + column[None, :], inside, 0.0)
-
-
-@triton.jit
-def _store(base, row, column, rows, columns, stride, value):  # type: ignore[no-untyped-def]
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    at = base + row.to(tl.int64)[:, None] * stride + column[None, :]
-    tl.store(at, value.to(base.dtype.element_ty), inside)
-
-
-@triton.jit
 def _forward(  # type: ignore[no-untyped-def]
-    qkv, starts, out, logsum, seed, heads, tokens, scale, threshold, rescale,
+    qkv, starts, out, logsum, seed, line, middle, heads, tokens, scale, threshold, rescale,
     KEY: tl.constexpr, VALUE: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
     scale, rescale = single(scale), single(rescale)
     head, window = tl.program_id(1), tl.program_id(2)
@@ -68,7 +65,10 @@ def _forward(  # type: ignore[no-untyped-def]
             columns = first + tl.arange(0, N)
             k = _tile(base + (heads + head) * KEY, columns, ks, length, KEY, stride)
             v = _tile(base + 2 * heads * KEY + head * VALUE, columns, vs, length, VALUE, stride)
-            score = tl.where((columns < length)[None, :], tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+            score = tl.dot(q, tl.trans(k)) * scale
+            if BIAS:
+                score = add_bias(score, line, head, middle, rows[:, None], columns[None, :], length)
+            score = tl.where((columns < length)[None, :], score, float("-inf"))
             higher = tl.maximum(top, tl.max(score, 1))
             weight = tl.exp2(score - higher[:, None])
             shrink = tl.exp2(top - higher)
@@ -87,11 +87,15 @@ def _forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _backward_queries(  # type: ignore[no-untyped-def]
-    qkv, starts, out, dout, logsum, delta, seed, dqkv, heads, tokens, scale, root, threshold, rescale,
+    qkv, starts, out, dout, logsum, delta, seed, dqkv, line, distances, sums, middle, half, heads, tokens,
+    scale, root, threshold, rescale,
     KEY: tl.constexpr, VALUE: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr, BIAS: tl.constexpr, BUCKETS: tl.constexpr,
 ):  # fmt: skip
-    """Dq of a tile of queries; also writes delta = do·o for the pass over keys and values."""
+    """Dq of a tile of queries; also writes delta = do·o for the pass over keys and values.
+
+    With BUCKETS > 0 it writes the tile's part of the gradient of the biases too.
+    """
     scale, root, rescale = single(scale), single(root), single(rescale)
     head, window = tl.program_id(1), tl.program_id(2)
     begin = tl.load(starts + window)
@@ -109,13 +113,18 @@ def _backward_queries(  # type: ignore[no-untyped-def]
         tl.store(delta + head * tokens + begin + rows, inner, rows < length)
         log = tl.load(logsum + head * tokens + begin + rows, rows < length, 0.0)
         dq = tl.zeros((M, K), tl.float32)
+        if BUCKETS:
+            summed = tl.zeros((M, BUCKETS), tl.float32)
         if DROPOUT:
             row_keys = row_key(tl.load(seed), (begin + rows) * heads + head)
         for first in range(0, length, N):
             columns = first + tl.arange(0, N)
             k = _tile(base + (heads + head) * KEY, columns, ks, length, KEY, stride)
             v = _tile(base + 2 * heads * KEY + head * VALUE, columns, vs, length, VALUE, stride)
-            weight = tl.exp2(tl.dot(q, tl.trans(k)) * scale - log[:, None])
+            score = tl.dot(q, tl.trans(k)) * scale
+            if BIAS:
+                score = add_bias(score, line, head, middle, rows[:, None], columns[None, :], length)
+            weight = tl.exp2(score - log[:, None])
             weight = tl.where((columns < length)[None, :], weight, 0.0)
             dweight = tl.dot(do, tl.trans(v))
             if DROPOUT:
@@ -123,14 +132,20 @@ def _backward_queries(  # type: ignore[no-untyped-def]
                 dweight = tl.where(keep, dweight * rescale, 0.0)
             dscore = weight * (dweight - inner[:, None])
             dq += tl.dot(dscore.to(k.dtype), k)
+            if BUCKETS:
+                row = tl.program_id(0) * M
+                summed = add_to_sums(summed, dscore, distances, middle, half, row, first, length, M, N, BUCKETS)
         _store(dqkv + begin.to(tl.int64) * stride + head * KEY, rows, ks, length, KEY, stride, dq * root)
+        if BUCKETS:
+            place = (window.to(tl.int64) * tl.num_programs(0) + tl.program_id(0)) * heads + head
+            tl.store(sums + place * BUCKETS + tl.arange(0, BUCKETS), tl.sum(summed, 0))
 
 
 @triton.jit
 def _backward_keys(  # type: ignore[no-untyped-def]
-    qkv, starts, dout, logsum, delta, seed, dqkv, heads, tokens, scale, root, threshold, rescale,
+    qkv, starts, dout, logsum, delta, seed, dqkv, line, middle, heads, tokens, scale, root, threshold, rescale,
     KEY: tl.constexpr, VALUE: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, DROPOUT: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
     """Dk and dv of a tile of keys; scores are computed transposed, (keys, queries)."""
     scale, root, rescale = single(scale), single(root), single(rescale)
@@ -155,7 +170,10 @@ def _backward_keys(  # type: ignore[no-untyped-def]
             do = _tile(dout + other, rows, vs, length, VALUE, heads * VALUE)
             log = tl.load(logsum + head * tokens + begin + rows, rows < length, float("inf"))
             inner = tl.load(delta + head * tokens + begin + rows, rows < length, 0.0)
-            weight = tl.exp2(tl.dot(k, tl.trans(q)) * scale - log[None, :])
+            score = tl.dot(k, tl.trans(q)) * scale
+            if BIAS:
+                score = add_bias(score, line, head, middle, rows[None, :], columns[:, None], length)
+            weight = tl.exp2(score - log[None, :])
             dweight = tl.dot(v, tl.trans(do))
             dropped = weight
             if DROPOUT:
@@ -172,68 +190,80 @@ def _backward_keys(  # type: ignore[no-untyped-def]
 
 
 def _compute(
-    qkv: Tensor, starts: Tensor, seed: Tensor, longest: int, heads: int, key: int, value: int, scale: float, p: float
-) -> tuple[Tensor, Tensor]:
+    qkv: Tensor, starts: Tensor, seed: Tensor, longest: int, heads: int, key: int, value: int, scale: float, p: float,
+    relative: Tensor | None = None, distances: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(mixed values (T, a·v), log₂ of each softmax's sum (a, T))."""
     tokens = len(qkv)
     out, logsum = _results(qkv, starts, seed, longest, heads, key, value)
-    settings = _settings(key, value, p, _FORWARD)
+    settings = _settings(key, value, p, _FORWARD, relative)
+    line, middle = bias_of_distances(relative, distances, qkv)
     _forward[(triton.cdiv(longest, settings["M"]), heads, len(starts) - 1)](
-        qkv.contiguous(), starts, out, logsum, seed, heads, tokens,
-        _LOG2E * scale, keep_threshold(p), 1 / (1 - p), **settings,
+        qkv.contiguous(), starts, out, logsum, seed, line, middle, heads, tokens,
+        LOG2E * scale, keep_threshold(p), 1 / (1 - p), **settings,
     )  # fmt: skip
     return out, logsum
 
 
 def _results(
-    qkv: Tensor, starts: Tensor, seed: Tensor, longest: int, heads: int, key: int, value: int, *_: float
+    qkv: Tensor, starts: Tensor, seed: Tensor, longest: int, heads: int, key: int, value: int, *_: Any
 ) -> tuple[Tensor, Tensor]:
     tokens = len(qkv)
     return qkv.new_empty((tokens, heads * value)), qkv.new_empty((heads, tokens), dtype=torch.float32)
 
 
 def _compute_gradients(
-    dout: Tensor, qkv: Tensor, starts: Tensor, seed: Tensor, out: Tensor, logsum: Tensor,
-    longest: int, heads: int, key: int, value: int, scale: float, p: float,
-) -> Tensor:  # fmt: skip
+    dout: Tensor, qkv: Tensor, starts: Tensor, seed: Tensor, relative: Tensor | None, distances: Tensor | None,
+    out: Tensor, logsum: Tensor, longest: int, heads: int, key: int, value: int, scale: float, p: float, biases: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The gradient of qkv, and where `biases` are trained that of `relative`, else an empty tensor."""
     tokens, windows = len(qkv), len(starts) - 1
     qkv, dout = qkv.contiguous(), dout.contiguous()
     dqkv, delta = torch.empty_like(qkv), torch.empty_like(logsum)
-    numbers = (heads, tokens, _LOG2E * scale, scale, keep_threshold(p), 1 / (1 - p))
-    settings = _settings(key, value, p, _QUERIES)
-    _backward_queries[(triton.cdiv(longest, settings["M"]), heads, windows)](
-        qkv, starts, out, dout, logsum, delta, seed, dqkv, *numbers, **settings
-    )
-    settings = _settings(key, value, p, _KEYS)
+    numbers = (heads, tokens, LOG2E * scale, scale, keep_threshold(p), 1 / (1 - p))
+    line, middle = bias_of_distances(relative, distances, qkv)
+    settings = _settings(key, value, p, _QUERIES, relative)
+    tiles = triton.cdiv(longest, settings["M"])
+    sums, buckets = room_for_sums(relative if biases else None, tiles * windows, qkv)
+    half = len(relative) // 2 if relative is not None else 0
+    _backward_queries[(tiles, heads, windows)](
+        qkv, starts, out, dout, logsum, delta, seed, dqkv, line, qkv if distances is None else distances, sums,
+        middle, half, *numbers, **settings, BUCKETS=buckets,
+    )  # fmt: skip
+    settings = _settings(key, value, p, _KEYS, relative)
     _backward_keys[(triton.cdiv(longest, settings["N"]), heads, windows)](
-        qkv, starts, dout, logsum, delta, seed, dqkv, *numbers, **settings
+        qkv, starts, dout, logsum, delta, seed, dqkv, line, middle, *numbers, **settings
     )
-    return dqkv
+    return dqkv, gradient_of_buckets(sums, relative) if relative is not None and biases else qkv.new_empty(0)
 
 
-def _gradient_results(dout: Tensor, qkv: Tensor, *_: Any) -> Tensor:
-    return qkv.new_empty(qkv.shape)
+def _gradient_results(
+    dout: Tensor, qkv: Tensor, starts: Tensor, seed: Tensor, relative: Tensor | None, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    wanted = relative is not None and rest[-1]
+    return qkv.new_empty(qkv.shape), torch.empty_like(relative) if wanted else qkv.new_empty(0)  # type: ignore[arg-type]
 
 
 _gradients = operator("quoth::flash_backward", _compute_gradients, _gradient_results)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    qkv, starts, seed, *ctx.sizes = inputs
-    ctx.save_for_backward(qkv, starts, seed, *output)
+    qkv, starts, seed, *ctx.sizes, relative, distances = inputs
+    ctx.save_for_backward(qkv, starts, seed, relative, distances, *output)
 
 
 def _gradient(ctx: Any, dout: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
-    return _gradients(dout, *ctx.saved_tensors, *ctx.sizes), *(None,) * 8
+    biases = bool(ctx.needs_input_grad[-2])
+    dqkv, drelative = _gradients(dout, *ctx.saved_tensors, *ctx.sizes, biases)
+    return dqkv, *(None,) * 8, drelative if biases else None, None
 
 
 _flash = operator("quoth::flash", _compute, _results, setup=_setup, backward=_gradient)
 
 
-_LOG2E = 1.4426950408889634  # softmax in base 2: the hardware's exponential
-
-
-def _settings(key: int, value: int, p: float, tiling: tuple[int, int, int, int]) -> dict[str, int]:
+def _settings(
+    key: int, value: int, p: float, tiling: tuple[int, int, int, int], relative: Tensor | None
+) -> dict[str, int]:
     """The compile-time sizes of a kernel, and how to launch it."""
     m, n, warps, stages = tiling
     return {
@@ -244,19 +274,23 @@ def _settings(key: int, value: int, p: float, tiling: tuple[int, int, int, int])
         "M": m,
         "N": n,
         "DROPOUT": p > 0,
+        "BIAS": relative is not None,
         "num_warps": warps,
         "num_stages": stages,
     }
 
 
 def flash_attention(
-    qkv: Tensor, starts: Tensor, longest: int, heads: int, key: int, value: int, scale: float, p: float
-) -> Tensor:
+    qkv: Tensor, starts: Tensor, longest: int, heads: int, key: int, value: int, scale: float, p: float,
+    relative: Tensor | None = None, distances: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Attention of every window to itself.
 
     qkv: (T, a·(2k + v)) in half precision: all queries, then all keys, then all values, head after head
     starts: (n + 1,) int32, cumulative lengths; longest: the longest window
     scale: 1/√k; p: dropout of the attention weights
+    relative: (buckets, a), biases of relative positions; distances: (2n − 1,), the bucket of each distance from 1 − n
     Returns (T, a·v).
     """
-    return _flash(qkv, starts, seed_for(qkv, p), longest, heads, key, value, scale, p)[0]  # type: ignore[no-any-return]
+    seed = seed_for(qkv, p)
+    return _flash(qkv, starts, seed, longest, heads, key, value, scale, p, relative, distances)[0]  # type: ignore[no-any-return]

@@ -17,6 +17,7 @@ from torch import Tensor
 from quoth.encoder.kernels import flash
 from quoth.encoder.kernels.dropout import keep_threshold
 from quoth.encoder.kernels.gelu import _gelu_parts
+from quoth.encoder.kernels.relative import LOG2E
 
 _TILE = (2, 1024)  # rows and columns of the activation, as in `kernels/gelu.py`
 KINDS = {"gelu": 0, "gelu_tanh": 1, "relu": 2}
@@ -58,8 +59,8 @@ def attend_fp8(
     tokens = len(qkv)
     out = qkv.new_empty((tokens, heads * value), dtype=kind)
     logsum = qkv.new_empty((heads, tokens), dtype=torch.float32)
-    settings = flash._settings(key, value, 0.0, flash._FORWARD)
+    settings = flash._settings(key, value, 0.0, flash._FORWARD, None)
     flash._forward[(triton.cdiv(longest, settings["M"]), heads, len(starts) - 1)](
-        qkv, starts, out, logsum, starts, heads, tokens, flash._LOG2E * scale, keep_threshold(0.0), 1.0, **settings
-    )
+        qkv, starts, out, logsum, starts, qkv, 0, heads, tokens, LOG2E * scale, keep_threshold(0.0), 1.0, **settings
+    )  # fmt: skip
     return out
