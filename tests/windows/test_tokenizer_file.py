@@ -157,7 +157,7 @@ def test_is_refused(tmp_path, value, capfd):
     (tmp_path / "tokenizer.json").write_text(json.dumps(value))
     with pytest.raises(QuothError) as caught:
         Tokenizer.load(tmp_path).encode(["e" * 30 + " \ufffe zq\u20ac"])
-    assert str(caught.value).startswith(f"{tmp_path}") or "the tokenizer fails" in str(caught.value)
+    assert str(caught.value).startswith(f"{tmp_path}")
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1000
     assert "panicked" not in capfd.readouterr().err

@@ -88,8 +88,11 @@ class Tokenizer:
     structure: which tokens are question and passage is known from the template alone.
     """
 
-    def __init__(self, tokenizer: library.Tokenizer, types: bool = True) -> None:
-        """Wrap a tokenizer, which is left as it is. `types=False` for a family without token types."""
+    def __init__(self, tokenizer: library.Tokenizer, types: bool = True, source: str = "") -> None:
+        """Wrap a tokenizer, which is left as it is.
+
+        types: False for a family without token types; source: where it came from, for messages
+        """
         self.backend = tokenizer
         bare = library.Tokenizer.from_str(tokenizer.to_str())
         bare.no_truncation()
@@ -98,7 +101,7 @@ class Tokenizer:
         # The post-processor frames the pair, as we do, and trims offsets, which RoBERTa's gets wrong where a
         # space was put before a word after a typed special token. Without it the offsets are raw and exact.
         bare.post_processor = processors.Sequence([])
-        self._bare = Bounded(bare)
+        self._bare = Bounded(bare, source)
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -116,7 +119,7 @@ class Tokenizer:
         else:
             raise QuothError(f"{path}: no tokenizer.json and no vocab.txt there")
         try:
-            return cls(tokenizer, _has_types(config))
+            return cls(tokenizer, _has_types(config), str(path))
         except QuothError as error:
             raise QuothError(f"{path}: {error}") from None
 

@@ -90,10 +90,10 @@ def check_tokenizer(value: Table) -> None:
 
 
 class Bounded:
-    """A tokenizer of the library whose calls end in time, and whose failures are one line."""
+    """A tokenizer of the library whose calls end in time, and whose failures are one line that names its source."""
 
-    def __init__(self, tokenizer: library.Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: library.Tokenizer, source: str = "") -> None:
+        self._tokenizer, self._source = tokenizer, source
 
     def encode_batch(self, texts: list[str], add_special_tokens: bool = False) -> list[Any]:
         """As the library's."""
@@ -105,7 +105,10 @@ class Bounded:
 
     def _run(self, encode: Callable[..., list[Any]], texts: list[str], special: bool) -> list[Any]:
         limit = SECONDS + sum(map(len, texts)) / PACE
-        return guarded(lambda: encode(texts, add_special_tokens=special), limit)
+        try:
+            return guarded(lambda: encode(texts, add_special_tokens=special), limit)
+        except QuothError as error:
+            raise QuothError(f"{self._source}: {error}" if self._source else str(error)) from None
 
 
 def guarded(call: Callable[[], Given], seconds: float) -> Given:
