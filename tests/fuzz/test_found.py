@@ -25,6 +25,7 @@ from quoth.prune.latency import Latency
 from quoth.train.cache import _wrong
 from quoth.train.distillation import View
 from quoth.train.recipe import read_recipe
+from quoth.tune import build_tuning
 from quoth.windows.settings import window_settings
 
 
@@ -242,3 +243,13 @@ class TestRunsThatWereChanged:
         done = cli(verb, "r.toml", "--out", "run")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"quoth: run/{name}: is not what Quoth writes there")
+
+
+class TestTunings:
+    """A rank of 2⁶³ in delta.json was a TypeError of torch."""
+
+    @pytest.mark.parametrize("size", [2**63, 10**30, 16_385])
+    def test_widths_are_bounded(self, size):
+        for table in ({"kind": "lora", "rank": size}, {"kind": "adapters", "size": size}):
+            with pytest.raises(QuothError, match=r"tuning: (rank|size) is .*; it must be at most 16,384"):
+                build_tuning(table)

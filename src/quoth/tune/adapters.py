@@ -26,7 +26,7 @@ from quoth.encoder.shape import check_whole
 from quoth.encoder.steps import half_on_cuda, have_kernels
 from quoth.errors import QuothError
 from quoth.tune.freeze import Freeze, Full
-from quoth.tune.tuning import Norms, Tuning, check_one_of, register_tuning
+from quoth.tune.tuning import WIDEST, Norms, Tuning, check_one_of, register_tuning
 
 SIGMA = 1e-3
 PLACES = ("attention_adapter", "ffn_adapter")
@@ -109,7 +109,7 @@ class Adapters(Tuning):
     kind: ClassVar[str] = "adapters"
 
     def __post_init__(self) -> None:
-        check_whole("tuning: size", self.size, 1)
+        check_whole("tuning: size", self.size, 1, WIDEST)
         if isinstance(self.layers, str) and self.layers != "full":
             raise QuothError(f'tuning: layers is {self.layers!r}; a whole number or "full" is wanted')
         if self.layers != "full":

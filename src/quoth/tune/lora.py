@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from quoth.encoder import Encoder
 from quoth.encoder.shape import check_whole
 from quoth.errors import QuothError
-from quoth.tune.tuning import Tuning, check_one_of, register_tuning
+from quoth.tune.tuning import WIDEST, Tuning, check_one_of, register_tuning
 
 TARGETS = ("query", "key", "value", "output", "up", "down")
 
@@ -65,7 +65,7 @@ class LoRA(Tuning):
     kind: ClassVar[str] = "lora"
 
     def __post_init__(self) -> None:
-        check_whole("tuning: rank", self.rank, 1)
+        check_whole("tuning: rank", self.rank, 1, WIDEST)
         if not _is_number(self.alpha) or not 0 < self.alpha < math.inf:
             raise QuothError(f"tuning: alpha is {self.alpha!r}; it must be a positive number")
         if not _is_number(self.dropout) or not 0 <= self.dropout < 1:

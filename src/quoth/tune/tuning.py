@@ -17,6 +17,7 @@ from quoth.encoder import Encoder
 from quoth.encoder.graph import Foldable
 from quoth.errors import QuothError
 
+WIDEST = 16_384  # the largest rank of LoRA and size of an adapter: wider than any encoder, so that memory is bounded
 Norms = Literal["all", "above"]
 
 
