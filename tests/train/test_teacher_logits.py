@@ -21,7 +21,17 @@ from quoth.train.training import Interrupted
 from quoth.windows.alignment import LEAST, compared
 from quoth.windows.packed import NOTHING, Size, Taught
 from support.tokenizers_by_kind import bytelevel
-from train.material import CPU, assert_same_weights, make_model, prepare, stop_after, table, train
+from train.material import (
+    CPU,
+    assert_same_weights,
+    farthest,
+    make_model,
+    prepare,
+    stop_after,
+    table,
+    train,
+)
+from train.test_processes import torchrun
 
 
 def with_head(source, folder, seed, hidden=32):
@@ -247,6 +257,19 @@ class TestRuns:
         save(load(models.two), tmp_path / "teacher")
         with pytest.raises(QuothError, match="the teachers has changed since it was written"):
             train(made, tmp_path / "run", device="cpu")
+
+
+def test_two_processes(models, tmp_path):
+    """One of them runs the teacher, both learn from it; as one process does."""
+    exact = {"epochs": 1.0, "learning_rate": 1e-4, "adam_epsilon": 1e-6, "dropout": 0.0}
+    made = recipe(models, "one", optimisation=exact)
+    (tmp_path / "recipe.toml").write_text(made.to_toml())
+    both = torchrun("train", tmp_path / "recipe.toml", "--out", tmp_path / "two")
+    train(made, tmp_path / "one", device="cpu")
+    out, err = both.communicate(timeout=300)
+    assert both.returncode == 0, err
+    assert (out + err).count("computing the logits") == 1
+    assert farthest(tmp_path / "two/model", tmp_path / "one/model") < 1e-5
 
 
 def counted(monkeypatch, fail_at=0):
