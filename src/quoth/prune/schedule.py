@@ -39,7 +39,7 @@ from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMet
 from quoth.prune.plan import Round, check_run, make_cost, plan_rounds
 from quoth.prune.recipe import PruneRecipe, read_prune_recipe
 from quoth.prune.shrink import Workbench, shrink
-from quoth.prune.teacher import find_teacher, keeps_logits
+from quoth.prune.teacher import find_teacher, kept_teachers
 from quoth.prune.trials import search_gates
 from quoth.tasks import Task, prepare, task_of
 from quoth.tasks.seeds import seed_of
@@ -54,8 +54,6 @@ from quoth.train.metrics import FILE, read_metrics, to_json, write_metrics
 from quoth.train.resume import remove_checkpoints, save_tensors
 from quoth.train.run import make_accelerator
 from quoth.train.run_folder import RunFolder
-from quoth.train.settings import LOGITS
-from quoth.train.teacher_logits import check_teachers, find_teachers
 from quoth.train.training import Training
 from quoth.windows import Packed
 
@@ -101,20 +99,14 @@ class _Run:
         new = task_of(recipe.data).add_head(model, None, recipe.seed)
         cost = make_cost(recipe, model, run, str(place))
         check_run(recipe, model, cost)
-        kept = keeps_logits(recipe)
-        if kept:
-            check_teachers(recipe.teacher, "teacher", model, recipe.data.max_length)
-        teacher = None if kept else find_teacher(recipe, model)
+        teacher = find_teacher(recipe, model)
         self.full = cost(model.encoder.shape)
         self.rounds = plan_rounds(recipe, model.encoder.shape, cost)
         task = task or prepare(recipe.data, model, recipe.seed, recipe.max_answer_tokens)
         check_head("the model's head", model.head, task)
         feed = task.feed(task.examples, place, recipe.seed)
         chosen = Device.choose(place, recipe.recovery.named_precision)
-        taught = None
-        if kept:
-            folder = Path(recipe.distillation.cache_folder or run / LOGITS)
-            taught = find_teachers(recipe.teacher, "teacher", task, folder, recipe.distillation.cache_gb, chosen)
+        taught = kept_teachers(recipe, task, run, chosen)
         for settings in (recipe.gates.optimisation(), recipe.recovery):
             make_batches(feed.lengths, settings, recipe.seed, 1)
         windows, self.probed = probe(task, place, PROBE)
@@ -128,13 +120,13 @@ class _Run:
                 one.to(place).eval().requires_grad_(False)
         self.bench = Workbench(recipe, task, model, teacher, cost, feed, windows, chosen, accelerator, stop, tell)
         if taught is not None:
-            feed = taught.feed(accelerator, self._check_stop, tell)
+            feed = taught.feed(accelerator, lambda: self._check_stop(0), tell)
             self.bench = replace(self.bench, feed=feed, taught=taught.identity)
 
-    def _check_stop(self) -> None:
-        """Stop before the first round, if that is wanted."""
+    def _check_stop(self, done: int) -> None:
+        """Stop after so many rounds, if that is wanted."""
         if self.bench.stop.signal:
-            raise Interrupted(0, len(self.rounds), self.bench.stop.signal)
+            raise Interrupted(done, len(self.rounds), self.bench.stop.signal)
 
     def _warm_up(self, model: Model, task: Task, names: Collection[str], accelerator: Accelerator, tell: Tell) -> None:
         """Heads that the model came without are trained first, and alone."""
@@ -190,8 +182,7 @@ class _Run:
         bench.tell(f"round {now.number} of {len(self.rounds)}: {what}")
         if not (folder / "cut.json").exists():
             self._cut(now)
-        if bench.stop.signal:
-            raise Interrupted(now.number - 1, len(self.rounds), bench.stop.signal)
+        self._check_stop(now.number - 1)
         model = load(folder / "cut")
         metrics = self._recover(model, now)
         bench.tell("loss " + ", ".join(f"{name} {loss:.4f}" for name, loss in metrics.losses.items()))

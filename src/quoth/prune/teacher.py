@@ -7,14 +7,18 @@ The unpruned model is run beside the student. So is another one whose hidden sta
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.model import Model, load, open_checkpoint
 from quoth.model.checkpoint import place
 from quoth.prune.dimensions import read_kinds
 from quoth.prune.recipe import PruneRecipe
 from quoth.runtime.members import same_tokens
-from quoth.tasks import task_of
-from quoth.train.teacher_logits import check_teachers
+from quoth.tasks import Task, task_of
+from quoth.train.settings import LOGITS
+from quoth.train.teacher_logits import Teachers, check_teachers, find_teachers
 
 
 def keeps_logits(recipe: PruneRecipe) -> bool:
@@ -23,8 +27,20 @@ def keeps_logits(recipe: PruneRecipe) -> bool:
     return bool(others) and task_of(recipe.data).keeps_logits and not recipe.compares_states
 
 
-def find_teacher(recipe: PruneRecipe, model: Model) -> Model:
-    """The model to distil from, to be run beside the student; model: the unpruned one, with its head.
+def kept_teachers(recipe: PruneRecipe, task: Task, run: Path, device: Device) -> Teachers | None:
+    """The teachers whose logits are kept, and which of these are there already; None where one is run."""
+    if not keeps_logits(recipe):
+        return None
+    kept = recipe.distillation
+    return find_teachers(
+        recipe.teacher, "teacher", task, Path(kept.cache_folder or run / LOGITS), kept.cache_gb, device
+    )
+
+
+def find_teacher(recipe: PruneRecipe, model: Model) -> Model | None:
+    """The model to distil from, to be run beside the student; None where logits are kept, once teachers are checked.
+
+    model: the unpruned one, with its head
 
     Another teacher must give logits for the same tokens, and states of the same size where these are compared. The
     number of its layers, and without states its hidden size, are its own.
@@ -33,6 +49,8 @@ def find_teacher(recipe: PruneRecipe, model: Model) -> Model:
     if not others:
         return model
     check_teachers(others, "teacher", model, recipe.data.max_length)
+    if keeps_logits(recipe):
+        return None
     teacher = load(others[0])
     _check_tokens(recipe, others[0], model, teacher)
     _check_states(recipe, others[0], model, teacher)
