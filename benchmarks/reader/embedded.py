@@ -100,7 +100,7 @@ def distillation(cut: PruneRecipe, model: Path, teacher: Path, layers: int) -> P
     from quoth.prune.recipe import Start, Target
 
     start = Start(layers=layers)
-    return replace(cut, model=str(model), teacher=str(teacher), target=Target(), start=start, hpo=Search())
+    return replace(cut, model=str(model), teacher=(str(teacher),), target=Target(), start=start, hpo=Search())
 
 
 def _of_train(facts: Facts) -> Facts:

@@ -18,9 +18,11 @@ from quoth.prune.teacher import find_teacher
 from quoth.train.distillation import Distillation, DistillationLoss
 from quoth.train.loop import Loop
 from quoth.train.recipe import make_recipe
+from quoth.windows.alignment import compared
 from quoth.windows.tokenizer import Tokenizer
 from train.material import assert_same_weights, make_model, make_questions, prepare, prune, table, train
 
+STATES = {"distillation": {"states_weight": 1.0}}
 DIFFERENT = {"num_hidden_layers": 4, "seed": 5, "initializer_range": 0.3}
 
 
@@ -53,12 +55,14 @@ def recipe(material, **sections):
 
 
 def kl(student, teacher, made):
-    """KL(teacher ‖ student) a window over all of the training data."""
+    """KL(teacher ‖ student) a window over all of the training data, question and separators left out."""
     task = prepare(made, load(student))
     feed = task.feed(task.examples, torch.device("cpu"), 0)
     packed, _ = feed.batch(torch.arange(len(feed.lengths)).numpy())
     with torch.no_grad():
         found, wanted = (load(folder)(packed) for folder in (student, teacher))
+        nowhere = torch.from_numpy(~compared(task.examples.windows))
+        wanted = torch.stack(wanted).masked_fill(nowhere, float("-inf"))
         return float(task.distillation_loss(found, wanted, packed, 1.0)) / len(packed.lengths)
 
 
@@ -95,6 +99,25 @@ class TestDistillation:
         alone, taught = tmp_path / "run/start/model", distilled.folder / "start/model"
         assert kl(alone, material.model, made) < 0.01 * kl(taught, material.model, made)
         assert kl(taught, material.teacher, made) < 0.5 * kl(alone, material.teacher, made)
+
+    def test_its_logits_are_computed_once(self, material, distilled, tmp_path):
+        """A second run that shares the folder runs no teacher, and comes to the same model."""
+        kept = list((distilled.folder / "teacher-logits").iterdir())
+        assert [path.name.split("-")[0] for path in kept] == ["teacher"]
+        told = []
+        made = recipe(material, distillation={"cache_folder": str(kept[0].parent)})
+        prune(made, tmp_path / "run", device="cpu", tell=told.append)
+        assert not any("computing the logits" in str(line) for line in told)
+        assert_same_weights(tmp_path / "run/start/model", distilled.folder / "start/model")
+
+    def test_two_teachers(self, material, tmp_path):
+        both = [str(material.teacher), str(material.model)]
+        facts = prune(recipe(material, teacher=both), tmp_path / "run", device="cpu")
+        assert facts["teacher"] == both
+        assert len(list((tmp_path / "run/teacher-logits").iterdir())) == 2
+        student = tmp_path / "run/start/model"
+        made = recipe(material)
+        assert kl(student, material.teacher, made) < kl(material.model, material.teacher, made)
 
     def test_what_is_told(self, material, distilled):
         assert json.loads((distilled.folder / "metrics.json").read_text()) == distilled.facts
@@ -189,9 +212,10 @@ class TestRefused:
         self.refused(material, tmp_path, r"gives 3 class\(es\), but .* gives spans", teacher=str(tmp_path / "classes"))
 
     def test_another_vocabulary(self, material, minilm, tmp_path):
+        """Where the teacher is run beside the student, since states are compared."""
         base = make_model(tmp_path / "base", minilm, vocab_size=30528)
         self.altered(material, tmp_path / "teacher", source=base, head=SpanHead(32))
-        self.refused(material, tmp_path, "has 30,528 words, but", teacher=str(tmp_path / "teacher"))
+        self.refused(material, tmp_path, "has 30,528 words, but", teacher=str(tmp_path / "teacher"), **STATES)
 
     def test_another_tokenizer(self, material, tmp_path):
         """Of the same size, with two words changed about."""
@@ -201,7 +225,11 @@ class TestRefused:
         words = table["model"]["vocab"]
         words["mill"], words["heron"] = words["heron"], words["mill"]
         place.write_text(json.dumps(table))
-        self.refused(material, tmp_path, "does not have the tokenizer of", teacher=str(tmp_path / "teacher"))
+        self.refused(material, tmp_path, "does not have the tokenizer of", teacher=str(tmp_path / "teacher"), **STATES)
+
+    def test_several_whose_states_are_compared(self, material, tmp_path):
+        both = [str(material.teacher), str(material.model)]
+        self.refused(material, tmp_path, "teacher is .* must be one model with states_weight", teacher=both, **STATES)
 
     def test_windows_that_it_cannot_read(self, material, minilm, tmp_path):
         base = make_model(tmp_path / "base", minilm, max_position_embeddings=48)
@@ -242,5 +270,6 @@ def test_padding_and_truncation_are_no_difference(material, tmp_path):
     place.write_text(tokenizer.to_str())
     changed = json.loads(place.read_text())
     assert (changed["truncation"], changed["padding"]) != (table["truncation"], table["padding"])
-    found = find_teacher(recipe(material, teacher=str(tmp_path / "teacher")), load(material.model))
+    made = recipe(material, teacher=str(tmp_path / "teacher"), target={"kinds": "af"}, **STATES)
+    found = find_teacher(made, load(material.model))
     assert len(found.encoder.shape.layers) == 4

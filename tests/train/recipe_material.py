@@ -3,6 +3,7 @@
 LEAST = {"model": "m", "data": {"train": "t.json"}}
 EVERY_KEY = """
 model = "bert-base-cased"
+teachers = ["large", "runs/other/model"]
 seed = 7
 
 [data]
@@ -15,6 +16,7 @@ max_length = 320
 step = 100
 max_query_length = 48
 negatives = { moved = 0.1, negation = 0.25 }
+unlabelled = { lookalike = 2, new = 0.5, passages = "books.txt" }
 
 [tuning]
 kind = "adapters"
@@ -67,6 +69,13 @@ restarts = 1
 [frozen.heads.cnn]
 kind = "cacnn"
 width = 3
+
+[distillation]
+task_weight = 0.5
+logits_weight = 2
+temperature = 1.5
+cache_folder = "logits"
+cache_gb = 1
 
 [evaluation]
 at = [0.1, 0.2, 1]

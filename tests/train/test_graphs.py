@@ -1,5 +1,7 @@
 """Steps as CUDA graphs. On any machine: what inert windows do to losses and gradients. On a GPU: the graphs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +33,7 @@ from quoth.train.graphs import ROUND, StepGraphs, choose_sizes, size_of
 from quoth.train.loop import Loop
 from quoth.train.resume import read_checkpoint, write_checkpoint
 from quoth.train.settings import Frozen, Optimisation
+from quoth.train.teacher_logits import TaughtFeed
 from quoth.train.warm_up import HeadsAlone
 from quoth.tune.adapters import Adapters
 from quoth.tune.freeze import BitFit, Freeze
@@ -211,6 +214,20 @@ def objectives():
         feed = task.feed(task.examples, accelerator.device, 0)
         return FineTuning(model, task, feed, found, 0, accelerator, lambda *batch: loss(model, *batch)), found
 
+    def taught(accelerator, how):
+        """The logits of a teacher were kept; a third of the windows has no label."""
+        task, model = make_task("span", longest=130), make_model(dropout=0.1)
+        labels = task.examples.labels.copy()
+        labels[::3] = NOTHING
+        examples = replace(task.examples, labels=labels)
+        logits = np.random.default_rng(0).normal(0, 3, (2, len(examples.windows.ids))).astype(np.float16)
+        logits[:, 1::4] = -np.inf
+        logits[:, examples.windows.starts[:-1]] = 1
+        feed = TaughtFeed(examples, accelerator.device, logits)
+        loss = Distillation(task, DistillationLoss(0.5, 1.0, 0.0, 2.0), Device.choose(accelerator.device))
+        found = Optimisation(epochs=20, batch_size=6, learning_rate=1e-3, compile=how)
+        return FineTuning(model, task, feed, found, 0, accelerator, distillation=loss), found
+
     def gates(penalty):
         def make(accelerator, how):
             task, model = make_task("span", longest=130), make_model()
@@ -253,6 +270,7 @@ def objectives():
         "lora": tuned(tuning=LoRA(4, 8.0, dropout=0.1)),
         "bitfit": tuned(tuning=BitFit()),
         "distillation": distilled,
+        "taught": taught,
         "l1": gates("l1"),
         "l0": gates("l0"),
         "proximal": gates("proximal"),

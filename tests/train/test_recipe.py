@@ -20,6 +20,7 @@ class TestReading:
     def test_every_key(self, tmp_path):
         assert asdict(read_recipe(text(tmp_path / "r.toml", EVERY_KEY))) == {
             "model": "bert-base-cased",
+            "teachers": ("large", "runs/other/model"),
             "seed": 7,
             "data": {
                 "train": ("a.json", "rajpurkar/squad_v2:train"),
@@ -31,6 +32,7 @@ class TestReading:
                 "step": 100,
                 "max_query_length": 48,
                 "negatives": {"moved": 0.1, "lookalike": 0.0, "entity": 0.0, "negation": 0.25},
+                "unlabelled": {"moved": 0.0, "lookalike": 2.0, "new": 0.5, "passages": ("books.txt",), "questions": ()},
             },
             "tuning": {"kind": "adapters", "size": 64},
             "head": {"kind": "cacnn", "width": 3},
@@ -82,6 +84,13 @@ class TestReading:
             },
             "evaluation": {"at": (0.1, 0.2, 1.0), "snapshots": (1.5,), "max_answer_tokens": 20},
             "checkpoints": {"seconds": 60.0},
+            "distillation": {
+                "task_weight": 0.5,
+                "logits_weight": 2.0,
+                "temperature": 1.5,
+                "cache_folder": "logits",
+                "cache_gb": 1.0,
+            },
         }
 
     def test_defaults(self):
@@ -97,7 +106,9 @@ class TestReading:
             "step": 128,
             "max_query_length": 64,
             "negatives": {"moved": 0.0, "lookalike": 0.0, "entity": 0.0, "negation": 0.0},
+            "unlabelled": {"moved": 0.0, "lookalike": 0.0, "new": 0.0, "passages": (), "questions": ()},
         }
+        assert made["teachers"] == ()
         assert (made["tuning"], made["head"]) == ({"kind": "full"}, {"kind": "span"})
         assert made["optimisation"] == {
             "epochs": 3.0,
@@ -138,6 +149,13 @@ class TestReading:
         }
         assert made["evaluation"] == {"at": (), "snapshots": (), "max_answer_tokens": 30}
         assert made["checkpoints"] == {"seconds": 300.0}
+        assert made["distillation"] == {
+            "task_weight": 0.0,
+            "logits_weight": 1.0,
+            "temperature": 1.0,
+            "cache_folder": "",
+            "cache_gb": 4.0,
+        }
 
     def test_overrides(self, tmp_path):
         path = text(tmp_path / "r.toml", EVERY_KEY)
@@ -232,7 +250,7 @@ class TestDocumented:
     def test_every_key_stands_in_the_table(self):
         rows = re.findall(r"^\| `([a-z0-9_.]+)` \|", self.TEXT.partition("## Keys")[2].partition("\n## ")[0], re.M)
         known = asdict(make_recipe(LEAST))
-        sections = {"data", "optimisation", "frozen", "evaluation", "checkpoints"}
+        sections = {"data", "optimisation", "frozen", "evaluation", "checkpoints", "distillation"}
         keys = [f"{name}.{key}" for name in sections for key in known[name]]
         assert sorted(rows) == sorted([*keys, *(known.keys() - sections)])
 

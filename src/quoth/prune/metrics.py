@@ -50,15 +50,16 @@ class RoundMetrics(CutMetrics):
 
 @dataclass(frozen=True)
 class PruneMetrics:
-    """A pruning run that has ended. losses_on: which data the losses were computed on."""
+    """A pruning run that has ended. losses_on: which data the losses were computed on; teacher: one, or several."""
 
     model: str
     by: str
     losses_on: str
     unpruned: ModelMetrics
     targets: dict[str, RoundMetrics]
-    teacher: str = field(default="", metadata=ABSENT)
+    teacher: str | tuple[str, ...] = field(default="", metadata=ABSENT)
     negatives: dict[str, int] = field(default_factory=dict, metadata=ABSENT)
+    unlabelled: dict[str, int] = field(default_factory=dict, metadata=ABSENT)
     hpo: dict[str, Any] = field(default_factory=dict, metadata=ABSENT)
 
     def to_json(self) -> dict[str, Any]:

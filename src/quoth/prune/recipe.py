@@ -99,10 +99,19 @@ class GateSettings:
 
 
 @dataclass(frozen=True)
+class Recovery(DistillationLoss):
+    """The loss of recovery; and where the logits of named teachers are kept, as in `quoth.train.settings`."""
+
+    cache_folder: str = ""
+    cache_gb: float = 4.0
+
+
+@dataclass(frozen=True)
 class PruneRecipe:
     """A pruning run, described whole.
 
-    teacher: a model to distil from in place of the unpruned one; with the same tokenizer, and for states hidden size
+    teacher: a model to distil from in place of the unpruned one, or several, which are averaged
+    (`quoth.prune.teacher`)
     method: "free", elements of all dimensions compete (the paper's); "uniform", every dimension keeps the same part;
     "layers", whole layers go (`start.which` says which stay)
     ranking: "gates", by trained α; controls that train none: "magnitude", "random", "first" (the first ones stay)
@@ -113,7 +122,7 @@ class PruneRecipe:
 
     model: str
     data: Data
-    teacher: str = ""
+    teacher: tuple[str, ...] = ()
     seed: int = 0
     method: Literal["free", "uniform", "layers"] = "free"
     ranking: Literal["gates", "magnitude", "random", "first"] = "gates"
@@ -122,13 +131,14 @@ class PruneRecipe:
     start: Start = Start()
     gates: GateSettings = GateSettings()
     recovery: Optimisation = field(default_factory=Optimisation)
-    distillation: DistillationLoss = field(default_factory=DistillationLoss)
+    distillation: Recovery = field(default_factory=Recovery)
     hpo: Search = field(default_factory=Search)
     max_answer_tokens: int = 30
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can be made of."""
+        object.__setattr__(self, "teacher", tuple(filter(None, self.teacher)))  # "" is none
         t, g, s = self.target, self.gates, self.start
         started = s.layers is not None or s.embedding is not None
         check_value(bool(t.keep) or started, "target.keep", t.keep, "one part or several, such as 0.5")
@@ -150,9 +160,19 @@ class PruneRecipe:
         check_optimiser("recovery", self.recovery)
         g.loss.check("gates")
         self.distillation.check("distillation")
+        cache = self.distillation.cache_gb
+        check_value(cache > 0, "distillation.cache_gb", cache, "above 0")
         gated = bool(t.keep) and self.ranking == "gates" and self.method != "layers"
         check_value(gated or not self.hpo.trials, "hpo.trials", self.hpo.trials, "0 where no gates are trained")
-        task_of(self.data)
+        task = task_of(self.data)
+        several = "one model with states_weight above 0, or with another data.task than 'span'"
+        good = len(self.teacher) < 2 or (task.keeps_logits and not self.compares_states)
+        check_value(good, "teacher", self.teacher, several)
+
+    @property
+    def compares_states(self) -> bool:
+        """Whether hidden states are compared, those of gates or of recovery."""
+        return bool(self.gates.states_weight or self.distillation.states_weight)
 
     def to_toml(self) -> str:
         """The recipe with all defaults written out; reads back as the same recipe."""

@@ -7,6 +7,7 @@ Each round: α = 1; train α; rank; fold α into the weights; cut; recover the s
 RUN/recipe.toml               the recipe as run, all defaults written out, with the gates that a search found
 RUN/study.log, hpo.json       of a search (`quoth.prune.trials`); its recipe, as asked for, is hpo/recipe.toml
 RUN/latency.json              the table of block timings, where the target is one of latency
+RUN/teacher-logits/           of the teachers that the recipe names, where these are kept
 RUN/unpruned/                 the model with fitted heads of pre-training, where it came without them
 RUN/unpruned.json             loss and quality of the model as it came
 RUN/rounds/01/gates/, recovery/   logs, and checkpoints while they last
@@ -38,7 +39,7 @@ from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMet
 from quoth.prune.plan import Round, check_run, make_cost, plan_rounds
 from quoth.prune.recipe import PruneRecipe, read_prune_recipe
 from quoth.prune.shrink import Workbench, shrink
-from quoth.prune.teacher import find_teacher
+from quoth.prune.teacher import find_teacher, kept_teachers
 from quoth.prune.trials import search_gates
 from quoth.tasks import Task, prepare, task_of
 from quoth.tasks.seeds import seed_of
@@ -104,6 +105,8 @@ class _Run:
         task = task or prepare(recipe.data, model, recipe.seed, recipe.max_answer_tokens)
         check_head("the model's head", model.head, task)
         feed = task.feed(task.examples, place, recipe.seed)
+        chosen = Device.choose(place, recipe.recovery.named_precision)
+        taught = kept_teachers(recipe, task, run, chosen)
         for settings in (recipe.gates.optimisation(), recipe.recovery):
             make_batches(feed.lengths, settings, recipe.seed, 1)
         windows, self.probed = probe(task, place, PROBE)
@@ -113,9 +116,17 @@ class _Run:
         if new:
             self._warm_up(model, task, new, accelerator, tell)
         for one in (model, teacher):
-            one.to(place).eval().requires_grad_(False)
-        chosen = Device.choose(place, recipe.recovery.named_precision)
+            if one is not None:
+                one.to(place).eval().requires_grad_(False)
         self.bench = Workbench(recipe, task, model, teacher, cost, feed, windows, chosen, accelerator, stop, tell)
+        if taught is not None:
+            feed = taught.feed(accelerator, lambda: self._check_stop(0), tell)
+            self.bench = replace(self.bench, feed=feed, taught=taught.identity)
+
+    def _check_stop(self, done: int) -> None:
+        """Stop after so many rounds, if that is wanted."""
+        if self.bench.stop.signal:
+            raise Interrupted(done, len(self.rounds), self.bench.stop.signal)
 
     def _warm_up(self, model: Model, task: Task, names: Collection[str], accelerator: Accelerator, tell: Tell) -> None:
         """Heads that the model came without are trained first, and alone."""
@@ -141,8 +152,9 @@ class _Run:
             self.probed,
             fill(ModelMetrics, read_json(place), str(place)),
             {now.target: read_metrics(self.run / now.target, RoundMetrics) for now in self.rounds if now.target},
-            self.recipe.teacher,
+            self.recipe.teacher[0] if len(self.recipe.teacher) == 1 else self.recipe.teacher,
             self.bench.task.negatives,
+            self.bench.task.unlabelled,
             read_json(self.run / "hpo.json") if (self.run / "hpo.json").exists() else {},
         )
         write_metrics(self.run, metrics)
@@ -170,8 +182,7 @@ class _Run:
         bench.tell(f"round {now.number} of {len(self.rounds)}: {what}")
         if not (folder / "cut.json").exists():
             self._cut(now)
-        if bench.stop.signal:
-            raise Interrupted(now.number - 1, len(self.rounds), bench.stop.signal)
+        self._check_stop(now.number - 1)
         model = load(folder / "cut")
         metrics = self._recover(model, now)
         bench.tell("loss " + ", ".join(f"{name} {loss:.4f}" for name, loss in metrics.losses.items()))

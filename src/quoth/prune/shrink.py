@@ -41,14 +41,15 @@ FLOOR = 0.1  # the least |α| of what stays: weights near 0 on both sides of a p
 class Workbench:
     """What all rounds of a run share.
 
-    unpruned: the model as it came; teacher: what is distilled from, the same object if the recipe names no other
+    unpruned: the model as it came; teacher: what is distilled from, the same object if the recipe names no other, None
+    where the feed has the logits of the teachers; taught: the hash of these
     probe: the windows on which losses are compared
     """
 
     recipe: PruneRecipe
     task: Task
     unpruned: Model
-    teacher: Model
+    teacher: Model | None
     cost: Cost
     feed: Batches
     probe: Batches
@@ -56,6 +57,7 @@ class Workbench:
     accelerator: Accelerator
     stop: Stop
     tell: Tell
+    taught: str = ""
 
     def loss(self, model: Model) -> float:
         """The task's loss a window on the probe."""
@@ -64,7 +66,7 @@ class Workbench:
     @property
     def identity(self) -> dict[str, str]:
         """What must not change while the run is interrupted."""
-        return {"data": self.task.examples.identity}
+        return {"data": self.task.examples.identity, **({"teachers": self.taught} if self.taught else {})}
 
 
 def shrink(

@@ -26,6 +26,7 @@ from quoth.prune.recipe import GateSettings, PruneRecipe
 from quoth.prune.shrink import Workbench
 from quoth.tasks import Task
 from quoth.train import Interrupted
+from quoth.train.settings import LOGITS
 
 PART, MOST = 0.1, 2048  # of the questions or rows, held out
 
@@ -55,7 +56,7 @@ def search_gates(bench: Workbench, run: Path, source: str | Path, trial: RunTria
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run / "latency.json", folder / "latency.json")  # measured once, the same for all
         try:
-            metrics = trial(_recipe(recipe, study.row(number), source), folder, held)
+            metrics = trial(_recipe(recipe, study.row(number), source, run), folder, held)
             quality = metrics.targets[f"keep-{recipe.target.keep[0]:g}"].quality
             study.tell(number, held.main_score(quality)[1])
         except QuothError as error:  # such as a loss that is no longer finite
@@ -71,14 +72,15 @@ def search_gates(bench: Workbench, run: Path, source: str | Path, trial: RunTria
     return replace(recipe, gates=_gates(recipe, best), hpo=replace(search, trials=0))
 
 
-def _recipe(recipe: PruneRecipe, row: Row, source: str | Path) -> PruneRecipe:
-    """A trial: to the first target, with little recovery."""
+def _recipe(recipe: PruneRecipe, row: Row, source: str | Path, run: Path) -> PruneRecipe:
+    """A trial: to the first target, with little recovery; all trials share the logits of teachers."""
     return replace(
         recipe,
         model=str(source),
         target=replace(recipe.target, keep=recipe.target.keep[:1]),
         gates=_gates(recipe, row),
         recovery=replace(recipe.recovery, epochs=recipe.hpo.epochs),
+        distillation=replace(recipe.distillation, cache_folder=recipe.distillation.cache_folder or str(run / LOGITS)),
         hpo=replace(recipe.hpo, trials=0),
     )
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.augment import make_negatives
+from quoth.augment import make_negatives, make_unlabelled
+from quoth.augment.unlabelled import bare
 from quoth.data import Question, read
 from quoth.data.dataset import Version
+from quoth.data.plain_text import read_paragraphs
 from quoth.errors import QuothError
 from quoth.tasks.seeds import sample
-from quoth.tasks.settings import Data
+from quoth.tasks.settings import Data, Unlabelled
 from quoth.windows import Packed, Windows
 from quoth.windows.packed import NOTHING, Size
 
@@ -29,7 +31,8 @@ from quoth.windows.packed import NOTHING, Size
 class Examples:
     """Windows to train on, or to evaluate on.
 
-    labels: (n, 2), the first and last token of the answer inside each window, (0, 0) for none; or (n,), its class
+    labels: (n, 2), the first and last token of the answer inside each window, (0, 0) for none, `NOTHING` twice where it
+    is not known; or (n,), its class
     """
 
     windows: Windows
@@ -130,6 +133,10 @@ class Feed:
 
     def gather(self, request: Request) -> tuple[Packed[Tensor], Tensor]:
         """The windows of a request as one packed batch of T tokens, and their labels (n, 2) or (n,)."""
+        return self._gather(request)[:2]
+
+    def _gather(self, request: Request) -> tuple[Packed[Tensor], Tensor, Tensor]:
+        """The same, and where each token of the batch lies in the data, (T,)."""
         size, numbers = request.size, request.numbers
         windows = size.windows if size else len(request.lengths)
         total = size.tokens if size else sum(request.lengths)
@@ -143,7 +150,7 @@ class Feed:
         batch = Packed(
             self._ids[flat], positions.to(torch.int32), self._types[flat], ends, request.lengths, size=size, count=count
         )
-        return batch, self._labels_of(index, size is not None)
+        return batch, self._labels_of(index, size is not None), flat
 
     def _labels_of(self, index: Tensor, inert: bool) -> Tensor:
         """The labels of windows; `NOTHING` for inert ones."""
@@ -162,11 +169,14 @@ class Questions:
     """The questions of a recipe that are trained on.
 
     made: how many, the last ones, each maker of negatives made; version: of SQuAD, as `Dataset.version`
+    unlabelled: pairs without a label, which come after all others, and how many there are of each kind
     """
 
     asked: list[Question]
     made: dict[str, int]
     version: Version
+    unlabelled: list[Question] = field(default_factory=list)
+    unlabelled_counts: dict[str, int] = field(default_factory=dict)
 
 
 def read_questions(data: Data, seed: int, *, with_unclear: bool = False) -> Questions:
@@ -184,7 +194,22 @@ def read_questions(data: Data, seed: int, *, with_unclear: bool = False) -> Ques
     made = make_negatives(asked, wanted, seed)
     counts = {name: sum(one.maker == name for one in made) for name in wanted}
     version = max(source.version for source in sources)
-    return Questions([*asked, *(one.question for one in made)], counts, version)
+    labelled = [*asked, *(one.question for one in made)]
+    if not data.unlabelled.wanted:
+        return Questions(labelled, counts, version)
+    return Questions(labelled, counts, version, *read_unlabelled(data.unlabelled, asked, seed))
+
+
+def read_unlabelled(wanted: Unlabelled, asked: Sequence[Question], seed: int) -> tuple[list[Question], dict[str, int]]:
+    """The pairs without labels that a recipe asks for, and how many there are of each kind.
+
+    asked: the questions, without negatives, that other passages are asked
+    """
+    new = [text for path in wanted.passages for text in read_paragraphs(path)]
+    made = make_unlabelled(asked, {"moved": wanted.moved, "lookalike": wanted.lookalike, "new": wanted.new}, new, seed)
+    made["questions"] = [bare(question) for source in wanted.questions for question in read(source).questions]
+    counts = {name: len(found) for name, found in made.items() if found}
+    return [question for found in made.values() for question in found], counts
 
 
 def split_groups(groups: Sequence[Any], made: int, part: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -28,6 +28,40 @@ class Negatives:
             check_value(0 <= part <= 1, f"data.negatives.{name}", part, "a fraction of the questions, from 0 to 1")
 
 
+MOST = 100.0  # pairs of a kind for each question
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """Pairs of question and passage without a label: a student learns from what its teacher says of them, alone.
+
+    moved, lookalike, new: how many pairs for each training question, such as 0.5 or 3
+    - moved: the question asked of other passages of its article, drawn by the seed
+    - lookalike: asked of the passages that share the most words with it and with its own passage, of any article
+    - new: asked of the paragraphs of `passages` that share the most words with it
+    passages: files of plain text, .txt or .txt.gz; questions: sources as `data.train`, whose answers are not looked at
+    """
+
+    moved: float = 0.0
+    lookalike: float = 0.0
+    new: float = 0.0
+    passages: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no pairs can be made of."""
+        for name in ("moved", "lookalike", "new"):
+            part = getattr(self, name)
+            check_value(0 <= part <= MOST, f"data.unlabelled.{name}", part, f"from 0 to {MOST:g} pairs a question")
+        both = bool(self.new) == bool(self.passages)
+        check_value(both, "data.unlabelled.new", self.new, "above 0 with data.unlabelled.passages, and only there")
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there are any."""
+        return bool(self.moved or self.lookalike or self.new or self.questions)
+
+
 @dataclass(frozen=True)
 class Data:
     """Which examples, and how they become windows.
@@ -39,6 +73,7 @@ class Data:
     held_out: of plain text, the fraction of the paragraphs to evaluate on, drawn by the seed, where `evaluate` is ""
     max_length, step, max_query_length: of the windows, as in `quoth.windows.make_windows`
     negatives: unanswerable questions to add to those of train, drawn by the seed from what `fraction` leaves
+    unlabelled: pairs that are learnt from a teacher alone
     """
 
     train: tuple[str, ...]
@@ -50,6 +85,7 @@ class Data:
     step: int = 128
     max_query_length: int = 64
     negatives: Negatives = Negatives()
+    unlabelled: Unlabelled = Unlabelled()
 
     def __post_init__(self) -> None:
         """Refuse values that no examples can be made of."""

@@ -22,12 +22,15 @@ from quoth.encoder.steps import have_kernels
 from quoth.errors import QuothError
 from quoth.model import Model
 from quoth.runtime.logits import SpanLogits
+from quoth.runtime.runner import over_windows
 from quoth.runtime.torch_runner import TorchRunner
 from quoth.score import span_quality
 from quoth.tasks.examples import Examples, read_questions, split_groups
 from quoth.tasks.settings import Data
-from quoth.tasks.task import Evaluated, Task, register_task, windows_of
-from quoth.windows import Packed, Tokenizer, make_windows, span_labels
+from quoth.tasks.task import Evaluated, Progress, Task, register_task, windows_of
+from quoth.windows import Packed, Tokenizer, Windows, make_windows, span_labels
+from quoth.windows.alignment import matching_windows, onto_tokens, reading_identity
+from quoth.windows.packed import NOTHING
 
 Span = tuple[Tensor, Tensor]  # start and end logits, (T,) each
 
@@ -35,12 +38,16 @@ Span = tuple[Tensor, Tensor]  # start and end logits, (T,) each
 @register_task
 @dataclass(frozen=True)
 class SpanTask(Task):
-    """Questions whose answers are spans. questions: those trained on; dataset: those evaluated on."""
+    """Questions whose answers are spans. questions: those trained on; dataset: those evaluated on.
+
+    unlabelled: how many of the questions, the last ones, have no label, by kind; max_query_length: of the windows
+    """
 
     name: ClassVar[str] = "span"
     head_task: ClassVar[str] = "span"
     outputs: ClassVar[str] = "spans"
     has_questions: ClassVar[bool] = True
+    keeps_logits: ClassVar[bool] = True
 
     examples: Examples
     questions: list[Question]
@@ -50,14 +57,27 @@ class SpanTask(Task):
     dataset: Dataset | None = None
     evaluation: Examples | None = None
     version: Version = "2.0"
+    unlabelled: dict[str, int] = field(default_factory=dict)
+    max_query_length: int = 64
 
     @classmethod
     def prepare(cls, data: Data, tokenizer: Tokenizer, model: Model, seed: int, max_answer_tokens: int) -> SpanTask:
         """Read and tokenise the questions of a recipe; those that cannot be trained on are left out."""
         found = read_questions(data, seed)
-        windows = make_windows(found.asked, tokenizer, **data.window_settings())
-        examples = Examples(windows, span_labels(windows, found.asked))
-        task = cls(examples, found.asked, tokenizer, max_answer_tokens, found.made, version=found.version)
+        questions = [*found.asked, *found.unlabelled]
+        windows = make_windows(questions, tokenizer, **data.window_settings())
+        labels = span_labels(windows, questions)
+        labels[windows.question >= len(found.asked)] = NOTHING
+        task = cls(
+            Examples(windows, labels),
+            questions,
+            tokenizer,
+            max_answer_tokens,
+            found.made,
+            version=found.version,
+            unlabelled=found.unlabelled_counts,
+            max_query_length=data.max_query_length,
+        )
         if not data.evaluate:
             return task
         dataset = read(data.evaluate)
@@ -68,14 +88,33 @@ class SpanTask(Task):
         return replace(task, dataset=dataset, evaluation=evaluation)
 
     def loss(self, output: Span, packed: Packed[Tensor], labels: Tensor) -> Tensor:
-        """As `span_loss`."""
+        """As `span_loss`; windows without a label have none."""
         return span_loss(*output, packed, labels)
 
     def distillation_loss(self, student: Span, teacher: Span, packed: Packed[Tensor], temperature: float) -> Tensor:
-        """The mean of start and end, over the tokens of each window."""
+        """The mean of start and end, over the tokens of each window but for those where the teacher has −inf."""
+        left_out = torch.stack(tuple(teacher)).isneginf()
+        student = tuple(torch.stack(tuple(student)).masked_fill(left_out, float("-inf")))
         ours, theirs = (_log_probabilities(logits, packed, temperature) for logits in (student, teacher))
-        terms, real = theirs.exp() * (theirs - ours), packed.real_tokens()
+        terms = theirs.exp() * (theirs.masked_fill(left_out, 0) - ours.masked_fill(left_out, 0))
+        real = packed.real_tokens()
         return temperature**2 * (terms if real is None else torch.where(real, terms, 0)).sum() / 2
+
+    def teaching_identity(self) -> str:
+        """Of the texts, and where the tokens of each window stand in them."""
+        return reading_identity(self.examples.windows, self.questions, self.max_query_length)
+
+    def teacher_windows(self, tokenizer: Tokenizer) -> Windows:
+        """The same questions and the same characters of passages, in tokens of its own."""
+        return matching_windows(self.examples.windows, self.questions, tokenizer, self.max_query_length)
+
+    def ask_teacher(
+        self, teacher: Model, windows: Windows, device: Device, progress: Progress
+    ) -> tuple[np.ndarray, int]:
+        """Over the first token and those of the passage; see `quoth.windows.alignment`."""
+        runner = TorchRunner(teacher, str(device.place), device.precision)
+        logits = np.stack(over_windows(windows, runner.budget, runner, progress))
+        return onto_tokens(self.examples.windows, windows, logits)
 
     def evaluate(self, model: Model, device: Device) -> Evaluated:
         """Answer and score; `seconds` is from windows to logits."""
@@ -118,10 +157,12 @@ class SpanTask(Task):
         """Whole passages are held out, and nothing that was made up."""
         groups = [question.context for question in self.questions]
         part = min(part, most / len(groups))
-        rest, out = split_groups(groups, sum(self.negatives.values()), part, seed)
+        made = sum(self.negatives.values()) + sum(self.unlabelled.values())
+        rest, out = split_groups(groups, made, part, seed)
         dataset = Dataset([self.questions[i] for i in out], Report("held out"), self.version)
         examples, held = self.examples.of_questions(rest), self.examples.of_questions(out)
-        return replace(self, examples=examples, dataset=dataset, evaluation=held)
+        questions = [self.questions[i] for i in rest]
+        return replace(self, examples=examples, questions=questions, dataset=dataset, evaluation=held)
 
 
 def span_loss(start: Tensor, end: Tensor, packed: Packed[Tensor], labels: Tensor) -> Tensor:

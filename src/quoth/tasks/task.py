@@ -6,7 +6,7 @@ task is one file: see examples/new_task.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -24,6 +24,9 @@ from quoth.tasks.examples import Batches, Examples, Feed
 from quoth.tasks.seeds import seed_of
 from quoth.tasks.settings import Data
 from quoth.windows import Packed, Tokenizer, Windows, by_length
+
+Progress = Callable[[int, int], None]
+"""Called with how many windows are done, and of how many."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Task(Protocol):
     name: of `data.task`; head_task: of the heads that it trains (`quoth.heads.Head.task`); outputs: what these give
     has_questions: whether unanswerable questions can be made; can_hold_out: whether `data.held_out` applies
     frozen_heads: whether `frozen.heads` can be trained; cacheable: whether these heads read first tokens alone
+    keeps_logits: whether the logits of teachers can be computed before training and kept, two for each token
+    unlabelled: how many pairs without a label there are of each kind
     """
 
     name: ClassVar[str]
@@ -52,6 +57,8 @@ class Task(Protocol):
     can_hold_out: ClassVar[bool] = False
     frozen_heads: ClassVar[bool] = True
     cacheable: ClassVar[bool] = False
+    keeps_logits: ClassVar[bool] = False
+    unlabelled: dict[str, int] = {}  # noqa: RUF012 - a default that nobody changes
 
     examples: Examples
     evaluation: Examples | None
@@ -94,6 +101,21 @@ class Task(Protocol):
     def distillation_loss(self, student: Any, teacher: Any, packed: Packed[Any], temperature: float) -> Tensor:
         """τ² · KL(teacher ‖ student) of the outputs of two heads, summed over windows."""
 
+    def teaching_identity(self) -> str:
+        """With `keeps_logits`: the sha256 of all that a teacher's logits for the examples depend on, but for itself."""
+        raise NotImplementedError
+
+    def teacher_windows(self, tokenizer: Tokenizer) -> Windows:
+        """With `keeps_logits`: what a teacher with this tokenizer reads, one window for each of the examples'."""
+        raise NotImplementedError
+
+    def ask_teacher(self, teacher: Model, windows: Windows, device: Device, progress: Progress) -> tuple[Any, int]:
+        """With `keeps_logits`: a teacher's log-probabilities on the tokens of the examples, float16 (2, T).
+
+        windows: of `teacher_windows`. Also in how many windows the tokens of both correspond one to one.
+        """
+        raise NotImplementedError
+
     def evaluate(self, model: Model, device: Device) -> Evaluated:
         """Scores of a model on the evaluation's examples; the model is left in evaluation mode."""
 
@@ -131,6 +153,12 @@ def task_of(data: Data) -> TaskKind:
     for name, part in asdict(data.negatives).items():
         good = part == 0 or kind.has_questions
         check_value(good, f"data.negatives.{name}", part, f"0 with data.task {data.task!r}")
+    check_value(
+        kind.keeps_logits or not data.unlabelled.wanted,
+        "data.unlabelled",
+        asdict(data.unlabelled),
+        f"empty with data.task {data.task!r}",
+    )
     able = [name for name, other in TASKS.items() if other.can_hold_out]
     check_value(
         kind.can_hold_out or not data.held_out, "data.held_out", data.held_out, f"0 but for data.task {able[0]!r}"

@@ -5,7 +5,8 @@
 
 p = softmax(logits / τ) of teacher t and student s (Hinton et al. 2015); `Task.distillation_loss` says over what: the
 tokens of a window for spans, the classes, the words of each masked token. The teacher of a pruned model is the unpruned
-one, or another that a recipe names (`quoth.prune.teacher`).
+one, or others that a recipe names (`quoth.prune.teacher`). A teacher is run beside the student, or its logits were
+computed before (`quoth.train.teacher_logits`) and come with each batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from quoth.config import check_value
 from quoth.encoder import Device, Shape
@@ -27,6 +28,7 @@ from quoth.errors import QuothError
 from quoth.model import Model
 from quoth.tasks import Task
 from quoth.windows import Packed
+from quoth.windows.packed import Taught
 
 
 @dataclass(frozen=True)
@@ -113,18 +115,26 @@ class Distillation:
         if self.teacher is not None:
             self._view = (view or View.whole(self.teacher.encoder.shape)).to(next(self.teacher.parameters()).device)
 
-    def __call__(self, model: Model, packed: Packed[Any], labels: Tensor, gate: Tensor | None = None) -> Tensor:
-        """model: the student; gate: (h,), α_h of a gated student. The loss itself is in fp32."""
+    def __call__(self, model: nn.Module, packed: Packed[Any], labels: Tensor, gate: Tensor | None = None) -> Tensor:
+        """model: the student, which several processes may have wrapped; gate: (h,), α_h of a gated student.
+
+        The loss itself is in fp32.
+        """
         w = self.weights
         with self.device.autocast():
             output, states = _run(model, packed, bool(w.states_weight))
         loss = torch.zeros((), device=packed.ids.device)
         if w.task_weight:
             loss = loss + w.task_weight * self.task.loss(output, packed, labels)
-        if self.teacher is None:
+        wanted: Any
+        theirs: tuple[Tensor, ...] = ()
+        if isinstance(packed, Taught):
+            wanted = packed.teacher
+        elif self.teacher is None:
             return loss
-        with torch.no_grad(), self.device.autocast():
-            wanted, theirs = _run(self.teacher, packed, bool(w.states_weight))
+        else:
+            with torch.no_grad(), self.device.autocast():
+                wanted, theirs = _run(self.teacher, packed, bool(w.states_weight))
         if w.logits_weight:
             loss = loss + w.logits_weight * self.task.distillation_loss(output, wanted, packed, w.temperature)
         if w.states_weight:
@@ -148,10 +158,11 @@ def _mean_square(x: Tensor, y: Tensor, real: Tensor | None) -> Tensor:
     return torch.where(real[:, None], (x - y) ** 2, 0).sum() / (real.sum() * x.shape[1])
 
 
-def _run(model: Model, packed: Packed[Any], with_states: bool) -> tuple[Any, tuple[Tensor, ...]]:
+def _run(model: nn.Module, packed: Packed[Any], with_states: bool) -> tuple[Any, tuple[Tensor, ...]]:
     """The output of a batch and, if wanted, all states, embeddings first."""
     if not with_states:
         return model(packed), ()
+    assert isinstance(model, Model)
     count = len(model.encoder.shape.layers) + 1
     states = model.encoder(packed, range(count))
     return model.read(model.head, [states[layer % count] for layer in model.head.reads], packed), states

@@ -20,6 +20,7 @@ from quoth.model import Model
 from quoth.tasks import Task
 from quoth.tasks.examples import Batches, Request
 from quoth.tasks.seeds import seed_of
+from quoth.train.distillation import Distillation
 from quoth.train.graphs import why_not
 from quoth.train.loop import Group
 from quoth.train.settings import Optimisation
@@ -33,7 +34,7 @@ Loss = Callable[[Packed[Any], Tensor], Tensor]
 class FineTuning:
     """All trainable parameters of a model, in one group.
 
-    loss: by default the task's own of the model's output
+    loss: by default that of `distillation`, if it is given, or the task's own of the model's output
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class FineTuning:
         seed: int,
         accelerator: Accelerator,
         loss: Loss | None = None,
+        distillation: Distillation | None = None,
     ) -> None:
         self.model, self.task, self.feed = model, task, feed
         self.device = Device.choose(accelerator.device, settings.named_precision)
@@ -54,7 +56,7 @@ class FineTuning:
         self.groups = (Group("loss", trained, settings),)
         accelerator.ddp_handler = DistributedDataParallelKwargs(find_unused_parameters=_has_idle(model))
         self._prepared = accelerator.prepare_model(model)
-        self._loss = loss or self._task_loss
+        self._loss = loss or (partial(distillation, self._prepared) if distillation else self._task_loss)
 
     def why_no_graphs(self) -> str | None:
         """As that of the model."""

@@ -105,6 +105,8 @@ class TrainMetrics:
     command: list[str]
     evaluations: tuple[EvaluationPoint, ...]
     negatives: dict[str, int] = field(default_factory=dict, metadata=ABSENT)
+    teachers: tuple[str, ...] = field(default=(), metadata=ABSENT)
+    unlabelled: dict[str, int] = field(default_factory=dict, metadata=ABSENT)
     layer_weights: dict[str, Any] = field(default_factory=dict, metadata=ABSENT)
     frozen: dict[str, StageMetrics] = field(default_factory=dict, metadata=ABSENT)
 

@@ -23,12 +23,14 @@ from typing import Any
 
 from quoth.config import check_value, dump_toml, fill, read_table, set_key
 from quoth.tasks import Data, task_of
+from quoth.train.distillation import DistillationLoss
 from quoth.train.settings import (
     Checkpoints,
     Evaluation,
     Frozen,
     OneHead,
     Optimisation,
+    TeacherLogits,
     check_dropout,
     check_optimiser,
 )
@@ -39,10 +41,14 @@ TAKEN = ("encoder", "checkpoints", "cache", "tensorboard")  # what else lies in 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training run, described whole: `tuning` as in `quoth.tune`, `head` (or its line) as in `quoth.heads`."""
+    """A training run, described whole: `tuning` as in `quoth.tune`, `head` (or its line) as in `quoth.heads`.
+
+    teachers: models to learn from, with tokenizers of their own; then the loss is that of `distillation`
+    """
 
     model: str
     data: Data
+    teachers: tuple[str, ...] = ()
     seed: int = 0
     tuning: dict[str, Any] = field(default_factory=lambda: {"kind": "full"})
     head: Any = field(default_factory=lambda: {"kind": "span"})
@@ -50,6 +56,7 @@ class Recipe:
     frozen: Frozen = field(default_factory=Frozen)
     evaluation: Evaluation = field(default_factory=Evaluation)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
+    distillation: TeacherLogits = field(default_factory=TeacherLogits)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can be made of."""
@@ -62,6 +69,7 @@ class Recipe:
         _check_head("head", self.head)
         self._check_task()
         self._check_frozen()
+        self._check_teachers()
         longest, seconds = self.evaluation.max_answer_tokens, self.checkpoints.seconds
         check_value(longest > 0, "evaluation.max_answer_tokens", longest, "at least 1")
         check_value(seconds >= 0, "checkpoints.seconds", seconds, "not negative")
@@ -77,6 +85,21 @@ class Recipe:
         good = cache == 0 or task.cacheable
         check_value(good, "frozen.cache_gb", cache, f"0 with data.task {name!r}, which reads every token")
         task.check_head_table(self.head)
+
+    def _check_teachers(self) -> None:
+        """Teachers for a task that has none, and keys that say nothing without one."""
+        d, names = self.distillation, self.teachers
+        good = task_of(self.data).keeps_logits and self.optimisation.epochs > 0 and all(names)
+        wanted = f"empty with data.task {self.data.task!r}, or with no epochs; a list of folders or hub ids"
+        check_value(good or not names, "teachers", names, wanted)
+        taught = bool(names) or d == TeacherLogits()
+        check_value(taught, "teachers", names, "given where the recipe has a table [distillation]")
+        DistillationLoss(d.task_weight, d.logits_weight, 0.0, d.temperature).check("distillation")
+        check_value(d.cache_gb > 0, "distillation.cache_gb", d.cache_gb, "above 0")
+        learnt = bool(names) and d.logits_weight > 0
+        unlabelled = asdict(self.data.unlabelled)
+        wanted = "empty without teachers, whose logits are all that is learnt from it"
+        check_value(learnt or not self.data.unlabelled.wanted, "data.unlabelled", unlabelled, wanted)
 
     def _check_frozen(self) -> None:
         f, epochs = self.frozen, self.optimisation.epochs

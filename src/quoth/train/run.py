@@ -2,6 +2,7 @@
 
 RUN/recipe.toml      the recipe as run, all defaults written out
 RUN/log.jsonl        loss, learning rate and windows per second every ten steps, and every evaluation
+RUN/teacher-logits/  of the teachers that the recipe names, computed before the first step
 RUN/checkpoints/     what the same command resumes from, while the run has not ended
 RUN/snapshots/       models at the epochs that the recipe asks for
 RUN/model/           the result
@@ -20,14 +21,16 @@ import torch
 from accelerate import Accelerator
 
 from quoth.config import fill
+from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json, write_text
 from quoth.heads.layer_weights import LayerWeights
-from quoth.model import save
+from quoth.model import Model, save
 from quoth.tasks import Evaluated, Task, prepare
 from quoth.tasks.examples import Batches
 from quoth.tasks.task import check_head
 from quoth.train.build import build_model
+from quoth.train.distillation import Distillation, DistillationLoss
 from quoth.train.fine_tuning import FineTuning
 from quoth.train.frozen_stage import check_stages, run_stages, snapshots_for
 from quoth.train.guard import Stop, exact
@@ -37,7 +40,8 @@ from quoth.train.metrics import FILE, TrainMetrics, read_metrics, to_json, train
 from quoth.train.recipe import Recipe, read_recipe
 from quoth.train.resume import remove_checkpoints
 from quoth.train.run_folder import RunFolder
-from quoth.train.training import Training
+from quoth.train.teacher_logits import Teachers, check_teachers, find_teachers
+from quoth.train.training import Interrupted, Training
 
 TUNED = "tuned.json"  # the metrics of the encoder, until those of the heads on its frozen states are there too
 
@@ -83,18 +87,22 @@ class _Run:
     def go(self, task: Task | None) -> TrainMetrics | None:
         recipe, main = self.recipe, self.accelerator.is_main_process
         model = build_model(recipe)
+        check_teachers(recipe.teachers, "teachers", model, recipe.data.max_length)
         task = task or prepare(recipe.data, model, recipe.seed, recipe.evaluation.max_answer_tokens)
         check_head("head", model.head, task)
         check_stages(recipe, model, task, self.accelerator)
         feed = task.feed(task.examples, self.accelerator.device, recipe.seed)
-        objective = FineTuning(model, task, feed, recipe.optimisation, recipe.seed, self.accelerator)
+        tuned = (self.run / TUNED).exists()
+        taught = self._teachers(task) if recipe.teachers and not tuned else None
+        objective = self._objective(model, task, feed)
         loop = Loop(objective, feed.lengths, recipe.optimisation, recipe.seed, self.accelerator)
         if main:
             write_text(self.run / "recipe.toml", recipe.to_toml())  # now that it is known to be sound
-        tuned = (self.run / TUNED).exists()
         self.accelerator.wait_for_everyone()  # so that none finds what another has just written
         with exact(self.accelerator.device):
-            metrics = self._read_tuned() if tuned else self._tune(objective, loop, task)
+            if taught:
+                objective.feed = feed = taught.feed(self.accelerator, self._check_stop, self.tell or (lambda _: None))
+            metrics = self._read_tuned() if tuned else self._tune(objective, loop, task, taught)
         remove_checkpoints(self.run)
         del loop, objective, model  # the stages load the encoder anew
         self.accelerator.free_memory()
@@ -105,10 +113,34 @@ class _Run:
         self.accelerator.wait_for_everyone()
         return metrics
 
-    def _tune(self, objective: FineTuning, loop: Loop, task: Task) -> TrainMetrics | None:
+    def _teachers(self, task: Task) -> Teachers:
+        """The teachers, and which of their logits are there already."""
+        recipe = self.recipe
+        device = Device.choose(self.accelerator.device, recipe.optimisation.named_precision)
+        folder, limit = recipe.distillation.folder(self.run), recipe.distillation.cache_gb
+        return find_teachers(recipe.teachers, "teachers", task, folder, limit, device)
+
+    def _objective(self, model: Model, task: Task, feed: Batches) -> FineTuning:
+        """On the task's loss or, with teachers, that of distillation."""
+        recipe, distillation = self.recipe, None
+        if recipe.teachers:
+            device = Device.choose(self.accelerator.device, recipe.optimisation.named_precision)
+            d = recipe.distillation
+            weights = DistillationLoss(d.task_weight, d.logits_weight, 0.0, d.temperature)
+            distillation = Distillation(task, weights, device)
+        return FineTuning(
+            model, task, feed, recipe.optimisation, recipe.seed, self.accelerator, distillation=distillation
+        )
+
+    def _check_stop(self) -> None:
+        """Stop before the first step, if that is wanted."""
+        if self.stop.signal:
+            raise Interrupted(0, 0, self.stop.signal)
+
+    def _tune(self, objective: FineTuning, loop: Loop, task: Task, taught: Teachers | None) -> TrainMetrics | None:
         """The encoder's own training: its metrics."""
         recipe, model = self.recipe, objective.model
-        identity = {"data": task.examples.identity}
+        identity = {"data": task.examples.identity, **({"teachers": taught.identity} if taught else {})}
         if model.base:  # what is not trained is in no checkpoint
             identity["model"] = model.base.sha256
         weights = LayerWeights({"model": model.head}, len(model.encoder.shape.layers))
@@ -140,6 +172,7 @@ class _Run:
             metrics = train_metrics(
                 recipe, model, loop, objective.device.precision, training.seconds, training.evaluations,
                 self.run / "model", negatives=task.negatives, layer_weights=weights.of("model") if last.quality else {},
+                teachers=recipe.teachers, unlabelled=task.unlabelled,
             )  # fmt: skip
             write_json(self.run / TUNED, to_json(metrics))
         self.accelerator.wait_for_everyone()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from quoth.config import check_value, fill
 
 Schedule = Literal["linear", "constant", "cosine"]
 Compile = Literal["graphs", "off"]
+LOGITS = "teacher-logits"  # in a run folder: what `TeacherLogits` keeps
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,26 @@ class Evaluation:
     at: tuple[float, ...] = ()
     snapshots: tuple[float, ...] = ()
     max_answer_tokens: int = 30
+
+
+@dataclass(frozen=True)
+class TeacherLogits:
+    """How a model learns from the logits of its teachers (`quoth.train.teacher_logits`).
+
+    task_weight, logits_weight, temperature: of the loss, as in `quoth.train.distillation`: by default logits alone
+    cache_folder: where logits are kept for other runs on the same data, by default in the run folder
+    cache_gb: the most GB that they may take, 4 bytes for each token and teacher
+    """
+
+    task_weight: float = 0.0
+    logits_weight: float = 1.0
+    temperature: float = 1.0
+    cache_folder: str = ""
+    cache_gb: float = 4.0
+
+    def folder(self, run: Path) -> Path:
+        """Where the logits of a run lie."""
+        return Path(self.cache_folder or run / LOGITS)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""`Packed`: windows laid end to end, so that no position of a batch is padding; `Masked`: with tokens to be guessed.
+"""`Packed`: windows laid end to end, so that no position of a batch is padding.
+
+`Masked` has tokens to be guessed, `Taught` the logits of a teacher.
 
 A CUDA graph computes batches of one size alone. So a batch may be brought to a `Size`: after its real windows come
 inert ones, of a few tokens, which count in no loss. How many windows are real is then known on the device alone.
@@ -128,6 +130,21 @@ class Masked(Packed[Array]):
         """The same batch with every array passed through `to`."""
         packed = super().map(to)
         return Masked(**vars(packed), places=to(self.places), targets=to(self.targets), weight=self.weight)
+
+
+@dataclass(frozen=True)
+class Taught(Packed[Array]):
+    """A batch with what a teacher says of it.
+
+    teacher: (2, T), log-probabilities of start and end, kept by `quoth.train.teacher_logits`; −inf where nothing is
+    compared
+    """
+
+    teacher: Array
+
+    def map(self, to: Callable[[Array], Other]) -> Taught[Other]:
+        """The same batch with every array passed through `to`."""
+        return Taught(**vars(super().map(to)), teacher=to(self.teacher))
 
 
 def pack(ids: Sequence[Any], types: Sequence[Any] | None = None) -> Packed[np.ndarray]:
