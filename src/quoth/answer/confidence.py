@@ -9,8 +9,9 @@ probability of each; with z = (features - mean) / scale, held within ±`BOUND`:
 Where several windows were read, both exponents have two more terms, which are 0 for one window: `retrieval`, the BM25
 score of the window over the best of all, less 1, and `windows`, the logarithm of their number.
 
-A reader gives the candidate with the highest P(right), and abstains if P(no answer) is above it: the more probable of
-both is the better bet. quoth.json keeps it under `calibration`; `quoth calibrate` fits it (`quoth.score.calibrate`).
+A reader gives the candidate that `rank` puts first (for one window: that with the highest P(right)), and abstains if
+P(no answer) is above its P(right): the more probable of both is the better bet. quoth.json keeps all this under
+`calibration`; `quoth calibrate` fits it (`quoth.score.calibrate`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from quoth.answer.abstention import check_storable
 from quoth.answer.features import NAMES
 from quoth.answer.logistic import softmax_probabilities
-from quoth.config import fill
+from quoth.config import fill, shown
 from quoth.errors import QuothError
 from quoth.files import read_object, write_json
 from quoth.hub import ModelFiles
@@ -68,7 +69,8 @@ class Confidence:
 
     def standardised(self, values: ArrayLike) -> Float64s:
         """(…, F) features → z."""
-        return np.clip((np.asarray(values, np.float64) - self.mean) / np.array(self.scale), -BOUND, BOUND)
+        z = (np.asarray(values, np.float64) - np.array(self.mean)) / np.array(self.scale)
+        return np.asarray(np.clip(z, -BOUND, BOUND))
 
     def exponents(self, values: ArrayLike, retrieval: ArrayLike = 0.0, windows: ArrayLike = 1) -> Float64s:
         """(…, F) features → (…, 2), of "right" and "no answer".
@@ -88,6 +90,16 @@ class Confidence:
         """The same → (…, 3), the probabilities of `WRONG`, `RIGHT`, `NO_ANSWER`; they sum to 1."""
         return softmax_probabilities(self.exponents(values, retrieval, windows))
 
+    def rank(self, values: ArrayLike, retrieval: ArrayLike, windows: ArrayLike) -> Float64s:
+        """(…,): the probability that a span is right if one window of all has the answer: what windows are ranked by.
+
+        It was fitted on single passages, about half of which have the answer. Among n windows a given one has it n
+        times less often, so by Bayes' rule the odds of "no answer" are n times as high.
+        """
+        exponents = self.exponents(values, retrieval, 1)
+        exponents[..., 1] += np.log(windows)
+        return softmax_probabilities(exponents)[..., RIGHT]
+
     def to_json(self) -> dict[str, Any]:
         """What quoth.json keeps."""
         return asdict(self)
@@ -101,7 +113,8 @@ def stored_confidence(files: ModelFiles) -> Confidence | None:
     where = f"{files.description}: {KEY}"
     if isinstance(value, dict) and value.get("format") != FORMAT:
         raise QuothError(
-            f"{where}.format is {value.get('format')!r}; this version of Quoth reads {FORMAT}: run quoth calibrate again"
+            f"{where}.format is {shown(value.get('format'))}; this version of Quoth reads {FORMAT}: "
+            "run quoth calibrate again"
         )
     found = fill(Confidence, value, str(files.description), f"{KEY}.")
     _check(found, where)

@@ -72,7 +72,10 @@ def find_candidates(
     n: int = 20,
     longest: int = 30,
 ) -> Candidates:
-    """The n best spans of each window, of at most `longest` tokens, and their features. questions, contexts: Q texts."""
+    """The n best spans of each window, of at most `longest` tokens, and their features.
+
+    questions, contexts: Q texts each; names: which features, of `NAMES`
+    """
     spans, skipped = window_spans(windows, logits, contexts, n, longest, log_softmax=False)
     reach = _reach(windows)
     columns = _of_logits(windows, logits, spans)

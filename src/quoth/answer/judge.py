@@ -33,8 +33,9 @@ def judge(
 ) -> Decoded:
     """The n best spans of each question, the most probably right first.
 
-    `score` is log P(right) of each span, and `null` is log P(no answer), as the window of the best span has it. So the
-    reader's rule, to abstain if "no answer" is more probable than "right", is that of `Decoded` at the threshold 0.
+    `score` is log P(right), and `null` is log P(no answer), as the window of the best span has it. So the reader's
+    rule, to abstain if "no answer" is more probable than "right", is that of `Decoded` at the threshold 0. Spans after
+    the first have its score less what they are behind in the ranking.
     """
     if n_best < 1 or max_answer_tokens < 1:
         raise QuothError(f"n_best={n_best}, max_answer_tokens={max_answer_tokens}: both must be at least 1")
@@ -43,29 +44,35 @@ def judge(
         windows, logits, questions, contexts, confidence.features, n=n_best, longest=max_answer_tokens
     )
     retrieval, counts = _retrieval(windows, found, questions, contexts)
-    right, no_answer = window_probabilities(confidence, found, retrieval, counts)
-    spans = Spans(found.spans.start, found.spans.end, right.astype(np.float32), no_answer.astype(np.float32))
-    bounds = np.searchsorted(windows.question, np.arange(len(contexts) + 1))
-    best = merge_windows(spans, bounds)
+    order, right, no_answer = window_probabilities(confidence, found, retrieval, counts)
+    spans = Spans(found.spans.start, found.spans.end, order.astype(np.float32), no_answer.astype(np.float32))
+    best = merge_windows(spans, np.searchsorted(windows.question, np.arange(len(contexts) + 1)))
     warn_skipped(windows, found.skipped, ids)
-    null = _null_of_best(spans, best, windows)
-    return Decoded(best.start, best.end, best.score.astype(np.float64), null, contexts)
+    score, null = best.score.astype(np.float64), np.zeros(len(contexts))
+    for q, w in _best_windows(spans, best, windows).items():
+        score[q] += right[w] - score[q, 0]
+        null[q] = no_answer[w]
+    return Decoded(best.start, best.end, score, null, contexts)
 
 
 def window_probabilities(
     confidence: Confidence, found: Candidates, retrieval: Float64s, windows: Float64s
-) -> tuple[Float64s, Float64s]:
-    """log P(right), (W, n), -inf where there is no span, and log P(no answer), (W,), of each window's best span.
+) -> tuple[Float64s, Float64s, Float64s]:
+    """What spans are ranked by, in logarithms, (W, n), and log P(right) and log P(no answer), (W,), of the first ones.
 
     It was fitted on the best spans of windows, so it must not reorder those of one window: each is held at or below
-    the one before it.
+    the one before it. -inf where there is no span.
     """
     good = found.good
     values = np.where(good[:, :, None], found.values, 0.0)
-    p = confidence.probabilities(values, retrieval[:, None], windows[:, None])
-    logs = np.log(np.maximum(p, 1e-30))
-    right = np.minimum.accumulate(np.where(good, logs[:, :, RIGHT], -np.inf), axis=1)
-    return right, np.where(good[:, 0], logs[:, 0, NO_ANSWER], np.inf)
+    rank = confidence.rank(values, retrieval[:, None], windows[:, None])
+    order = np.minimum.accumulate(np.where(good, _log(rank), -np.inf), axis=1)
+    p = _log(confidence.probabilities(values[:, 0], retrieval, windows))
+    return order, np.where(good[:, 0], p[:, RIGHT], -np.inf), np.where(good[:, 0], p[:, NO_ANSWER], 0.0)
+
+
+def _log(p: Float64s) -> Float64s:
+    return np.log(np.maximum(p, 1e-30))
 
 
 def _retrieval(
@@ -88,11 +95,8 @@ def relative_bm25(question: str, texts: Sequence[str], passages: Sequence[Passag
     return scores / top - 1 if top > 0 else np.zeros(len(scores))
 
 
-def _null_of_best(spans: Spans, best: Spans, windows: Windows) -> Float64s:
-    """(Q,): the null score of the window that has the question's best span with the same score; 0 without a span."""
-    null = np.zeros(len(best.null))
+def _best_windows(spans: Spans, best: Spans, windows: Windows) -> dict[int, int]:
+    """The window of each question's best span, the first at a tie; none for a question without a span."""
     top = best.score[windows.question, 0]
-    mine = (spans.score[:, 0] == top) & np.isfinite(top)
-    for w in np.flatnonzero(mine)[::-1]:  # the first window at a tie
-        null[windows.question[w]] = spans.null[w]
-    return null
+    mine = np.flatnonzero((spans.score[:, 0] == top) & np.isfinite(top))[::-1]
+    return dict(zip(windows.question[mine].tolist(), mine.tolist()))

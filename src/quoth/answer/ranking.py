@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Some windows that were read: the passage of a document that each is of, and its best spans, counted from there."""
+    """Some windows that were read: the passage that each is of, and its best spans, counted from there."""
 
     passages: Sequence[Passage]
     found: Candidates
@@ -71,21 +72,31 @@ def rank_by_margin(abstention: Abstention, seen: Sequence[Seen]) -> Ranking:
     return _ranking(seen, behind, [1 - values for values in no_answer], no_answer)
 
 
-def rank_by_confidence(confidence: Confidence, question: str, documents: Sequence[str], seen: Sequence[Seen]) -> Ranking:
+def rank_by_confidence(
+    confidence: Confidence, question: str, documents: Sequence[str], seen: Sequence[Seen]
+) -> Ranking:
     """The spans that are most probably right first; of equally probable ones that which is further ahead of null."""
     behind = [(one.found.spans.null[:, None] - one.found.spans.score).astype(np.float64) for one in seen]
     count = sum(len(one.passages) for one in seen)
     retrieval = np.zeros(count)
     if count > 1:
         retrieval = relative_bm25(question, documents, [part for one in seen for part in _parts(one)])
-    right, no_answer = [], []
+    orders, rights, nones = [], [], []
     at = 0
     for one in seen:
         here = slice(at, at := at + len(one.passages))
-        logs, null = window_probabilities(confidence, one.found, retrieval[here], np.full(len(one.passages), count))
-        right.append(np.exp(logs))
-        no_answer.append(np.repeat(np.exp(np.minimum(null, 0.0))[:, None], logs.shape[1], axis=1))
-    return _ranking(seen, behind, right, no_answer)
+        order, right, none = window_probabilities(
+            confidence, one.found, retrieval[here], np.full(len(one.passages), float(count))
+        )
+        orders.append(order)
+        rights.append(right)
+        nones.append(np.broadcast_to(np.exp(none)[:, None], order.shape))
+    top = max((float(order[:, 0].max(initial=-np.inf)) for order in orders), default=-np.inf)
+    for order, right in zip(orders, rights):
+        if np.isfinite(top) and (first := np.flatnonzero(order[:, 0] == top)).size:
+            certain = float(right[first[0]])  # of the best span; all others are less probable as they are behind it
+            return _ranking(seen, behind, [np.exp(order - top + certain) for order in orders], nones)
+    return _ranking(seen, behind, [np.exp(order) for order in orders], nones)
 
 
 def _parts(one: Seen) -> list[Passage]:
@@ -103,7 +114,7 @@ def _ranking(
         return Ranking(*(np.zeros(0, np.int64),) * 3, *(np.zeros(0),) * 4)
     good = [one.found.good for one in seen]
     place = [np.array([[p.document, p.begin] for p in one.passages], np.int64).reshape(-1, 2) for one in seen]
-    columns = [
+    columns: list[Any] = [
         [np.broadcast_to(where[:, :1], flags.shape) for where, flags in zip(place, good)],
         [one.found.spans.start + where[:, 1:] for one, where in zip(seen, place)],
         [one.found.spans.end + where[:, 1:] for one, where in zip(seen, place)],

@@ -76,9 +76,10 @@ class Reader:
         """
         files = find_model(source)
         tokenizer = Tokenizer.load(_tokenizer_folder(files))
-        kept: dict[str, Any] = {"abstention": stored_abstention(files), "confidence": stored_confidence(files)}
+        abstention, confidence = stored_abstention(files), stored_confidence(files)
         runner = load_runner(files, device, precision)
-        return cls(runner, tokenizer, **window_settings(files), **kept, source=files.source)
+        settings: dict[str, Any] = window_settings(files)
+        return cls(runner, tokenizer, **settings, abstention=abstention, confidence=confidence, source=files.source)
 
     def ask(
         self, question: str, context: str | Sequence[str], *, min_score: float | None = None, read: int = READ
@@ -122,9 +123,9 @@ class Reader:
         argument, a dict with both keys, or a list of such dicts.
         doc_stride is the *overlap* of two windows, as it was there. max_question_len was ignored there by every fast
         tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
-        by length. handle_impossible_answer is the pipeline's own rule, and heeds neither threshold nor calibration: `ask`
-        does. batch_size, num_workers and padding are taken and have no effect. As there, scores of equal answers
-        are added with top_k above 1, so that they may exceed 1: they are no probabilities.
+        by length. handle_impossible_answer is the pipeline's own rule, which heeds neither threshold nor calibration
+        (`ask` does). batch_size, num_workers and padding are taken and have no effect. As there, scores of equal
+        answers are added with top_k above 1, so that they may exceed 1: they are no probabilities.
         """
         questions = pipeline_questions(args, question, context, more)
         topk = more.pop("topk", None)
