@@ -125,7 +125,9 @@ def score(draw: Draw) -> Case:
 @st.composite
 def evaluate(draw: Draw) -> Case:
     files = {**draw(data_files()), **draw(model_files(*WHOLE))}
-    more = draw(options(rule=("devlin", "x"), max_answer_tokens=NUMBERS, threshold=NUMBERS, store_threshold=None, **READER))
+    more = draw(
+        options(rule=("devlin", "x"), max_answer_tokens=NUMBERS, threshold=NUMBERS, store_threshold=None, **READER)
+    )
     return Case(files, (_command(draw, "evaluate"), _argument(draw, "d.json"), "-m", _argument(draw, "m"), *more))
 
 

@@ -60,6 +60,8 @@ def fit_softmax(
         else:
             break
         w, loss = tried, now
+    if without is not None:
+        w[without] = 0.0
     return (w[:, :-1], w[:, -1]) if bias else (w, np.zeros(2))
 
 
