@@ -38,7 +38,7 @@ class TestTerminal:
     @pytest.mark.parametrize("flags", [(), ("--json",)])
     def test_of_a_document(self, cli, tmp_path, flags):
         (tmp_path / "a.txt").write_text(f"The mill was built by \x1b[31mHale\x9b0m in 1742.{EVIL[:-1]}")
-        done = cli("ask", "Who built the mill?", tmp_path / "a.txt", "--threshold", "inf", *flags)
+        done = cli("ask", "Who built the mill?", tmp_path / "a.txt", "--min-score", "0", *flags)
         assert done.returncode == 0
         assert not set(done.stdout + done.stderr) & set("\x1b\x9b\x07\x7f")
 
@@ -55,7 +55,7 @@ class TestTerminal:
 def test_an_encoding_without_the_characters(tmp_path):
     (tmp_path / "a.txt").write_text("Das Müllerhaus in Łódź wurde 1742 gebaut — 東京.")
     for encoding in ("ascii", "latin-1"):
-        done = quoth("ask", "When?", tmp_path / "a.txt", "--threshold", "inf", PYTHONIOENCODING=encoding)
+        done = quoth("ask", "When?", tmp_path / "a.txt", "--min-score", "0", PYTHONIOENCODING=encoding)
         assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
 
 

@@ -26,6 +26,6 @@ class Planted:
         return logits, logits
 
 
-def planted_reader(folder, word, null=0.0, abstention=None):
+def planted_reader(folder, word, null=0.0, abstention=None, confidence=None):
     tokenizer = Tokenizer.load(folder)
-    return Reader(Planted(tokenizer, word, null), tokenizer, abstention=abstention)
+    return Reader(Planted(tokenizer, word, null), tokenizer, abstention=abstention, confidence=confidence)

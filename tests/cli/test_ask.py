@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import os
 import subprocess
 import sys
@@ -143,7 +142,7 @@ def test_standard_input(ask, arguments):
 
 
 def test_a_real_pipe(span_model):
-    command = [sys.executable, "-m", "quoth", "ask", "Which bird?", "--model", str(span_model), "--threshold", "inf"]
+    command = [sys.executable, "-m", "quoth", "ask", "Which bird?", "--model", str(span_model), "--min-score", "0"]
     done = subprocess.run([*command, "--json"], input=TEXT.encode(), capture_output=True, check=True, timeout=120)
     (found,) = json.loads(done.stdout)["answers"]
     assert found["file"] == "-"
@@ -160,7 +159,7 @@ class TestNoAnswer:
             "Rejected: heron",
             f"  {TEXT.strip()}",
             f"  {path}:1, characters 22–27, score 0.05",
-            "  given from score 0.50 up; --threshold 3.0 gives this one, --threshold inf always one",
+            "  --min-score 0.04 gives this one, --min-score 0 always gives one",
         ]
 
     def test_is_null_with_its_score_and_what_was_rejected(self, ask, tmp_path):
@@ -176,40 +175,47 @@ class TestNoAnswer:
             "answer": None,
             "no_answer": True,
             "null_minus_best": 3.0,
-            "threshold": 1.0,
+            "min_score": None,
             "read": 1,
             "passages": 1,
             "answers": [],
         }
-        answered = json.loads(ask(path, "--json", "--threshold", 3, null=11.0).stdout)
+        answered = json.loads(ask(path, "--json", "--min-score", 0.04, null=11.0).stdout)
         assert answered["rejected"] is None
         (answer,) = answered["answers"]
         del answer["score"]
         assert rejected == answer
 
-    @pytest.mark.parametrize(("null", "told"), [(11.0, 3.0), (11.01, 3.1), (1.73, -6.2), (8.0, 0.0), (-5.25, -13.2)])
-    def test_the_threshold_that_is_told_gives_the_answer(self, ask, tmp_path, null, told):
+    @pytest.mark.parametrize(("null", "told"), [(11.0, 0.04), (9.0, 0.26), (8.2, 0.45), (12.5, 0.01)])
+    def test_the_score_that_is_told_gives_the_answer(self, ask, tmp_path, null, told):
         (path,) = write(tmp_path, a_txt=TEXT)
-        shown = ask(path, null=null, abstention=Abstention(-20.0, 4.0, -15.0)).stdout
-        assert f"given from score {1 - 1 / (1 + math.exp(5 / 4)):.2f} up; --threshold {told} gives" in shown
-        for threshold, answered in ((told, True), (told - 0.1, False), ("inf", True)):
-            found = json.loads(ask(path, "--json", "--threshold", threshold, null=null).stdout)
+        assert f"  --min-score {told:.2f} gives this one" in ask(path, null=null).stdout
+        for least, answered in ((told, True), (told + 0.01, False), (0, True), (1, False)):
+            found = json.loads(ask(path, "--json", "--min-score", least, null=null).stdout)
             assert (found["answer"] == "heron") == answered
 
     def test_without_any_span_nothing_was_rejected(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt="\u200b")
         result = ask(path)
         assert (result.stdout, result.stderr) == ("No answer in these texts (score 1.00).\n", "")
-        found = json.loads(ask(path, "--json", "--threshold", "inf").stdout)
-        assert (found["answer"], found["rejected"], found["threshold"]) == (None, None, None)
+        found = json.loads(ask(path, "--json", "--min-score", "0").stdout)
+        assert (found["answer"], found["rejected"], found["min_score"]) == (None, None, 0)
 
-    def test_the_threshold_given_goes_before_the_one_stored(self, ask, tmp_path):
+    def test_the_score_given_goes_before_the_threshold_stored(self, ask, tmp_path):
+        """Without a calibration a score is a probability by the temperature and bias of the threshold."""
         (path,) = write(tmp_path, a_txt=TEXT)
-        stored = Abstention(5.0)
-        for arguments, answered in (((), True), (("--threshold", "2.5"), False), (("--threshold", "inf"), True)):
+        stored = Abstention(5.0, 3.0)  # null - best is 3: the answer has 0.27
+        for arguments, answered in (((), True), (("--min-score", "0.28"), False), (("--min-score", "0.26"), True)):
             found = json.loads(ask(path, "--json", *arguments, null=11.0, abstention=stored).stdout)
             assert found["no_answer"] == (not answered)
-        assert "--threshold nan" in ask(path, "--threshold", "nan").stderr
+
+    @pytest.mark.parametrize("score", ["nan", "-0.1", "1.5", "inf"])
+    def test_a_score_is_a_probability(self, ask, tmp_path, score):
+        (path,) = write(tmp_path, a_txt=TEXT)
+        result = ask(path, "--min-score", score)
+        assert (result.returncode, result.stdout) == (2, "")
+        told = f"the least score of an answer is {float(score)}; it is a probability, from 0 to 1"
+        assert result.stderr == f"quoth: {told}\n"
 
 
 class TestLong:
@@ -254,7 +260,7 @@ finally:  # not from getrusage: Linux counts the memory of the process that star
 """
         words = ["ask", "Which bird was kept there?", str(place / "long.txt"), "--model", str(place / "onnx"), "--json"]
         done = subprocess.run(
-            [sys.executable, "-c", code, *words, "--threshold", "inf"],
+            [sys.executable, "-c", code, *words, "--min-score", "0"],
             capture_output=True,
             text=True,
             timeout=300,
@@ -269,6 +275,6 @@ finally:  # not from getrusage: Linux counts the memory of the process that star
 
     def test_a_text_without_any_break(self, ask, tmp_path):
         (path,) = write(tmp_path, a_txt="x" * 300_000 + " kept heron there " + "y" * 300_000)
-        found = json.loads(ask(path, "--json", "--threshold", "inf").stdout)
+        found = json.loads(ask(path, "--json", "--min-score", "0").stdout)
         assert (found["answer"], found["answers"][0]["start"]) == ("heron", 300_006)
         assert len(found["answers"][0]["sentence"]) <= 5 + 2 * 500

@@ -28,7 +28,7 @@ def recipe(tmp_path):
 
 @pytest.mark.parametrize("name", ["embedded", embedded_folder()])
 def test_ask_takes_it(cli, text, name):
-    words = ("ask", "Where was John Harrison born?", text, "--json", "--threshold", "inf")
+    words = ("ask", "Where was John Harrison born?", text, "--json", "--min-score", "0")
     named, unnamed = (json.loads(cli(*words, *model).stdout) for model in (("--model", name), ()))
     assert named == unnamed
     assert named["answer"] == "Foulby"
@@ -52,7 +52,7 @@ def test_what_needs_weights_is_refused_and_nothing_is_written(cli, recipe, tmp_p
 def test_a_folder_of_that_name_is_meant_where_there_is_one(cli, text, span_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "embedded").symlink_to(span_model)
-    words = ("ask", "Where was John Harrison born?", text, "--json", "--threshold", "inf")
+    words = ("ask", "Where was John Harrison born?", text, "--json", "--min-score", "0")
     theirs, ours = (json.loads(cli(*words, "--model", model).stdout) for model in ("embedded", span_model))
     assert theirs == ours
     assert theirs != json.loads(cli(*words).stdout)

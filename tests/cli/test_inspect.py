@@ -110,7 +110,8 @@ class TestEmbedded:
         assert json.loads(without_torch("inspect", "--json").stdout) == facts
         shown = without_torch("inspect", "embedded").stdout
         assert f"{facts['parameters']:,}" in shown
-        assert f"abstains where null − best is above {facts['abstention']['threshold']:.3f}, fitted on" in shown
+        assert "abstains where no answer is more probable than a right one, fitted on" in shown
+        assert facts["calibration"]["fitted"]["cross_fitted"]
         rows = [line.split("│") for line in shown.splitlines() if line.startswith("│")]
         assert [int(row[5].replace(",", "")) for row in rows] == [layer["ffn"] for layer in facts["layers"]]
 

@@ -78,13 +78,14 @@ def test_it_is_what_is_loaded_where_no_model_is_named(reader, span_model):
     assert Reader.load("embedded").source == reader.source
     assert Reader.load(span_model, device="cpu").source == str(span_model)
     assert reader.abstention.fitted["questions"] > 0, "its own threshold"
+    assert reader.confidence.fitted["cross_fitted"], "its own calibration"
 
 
 def test_evaluate_and_answer_take_it(cli, tmp_path):
     asked = make_questions(tmp_path / "asked.json", 1, passages=1)
     facts = json.loads(cli("evaluate", asked, "--json").stdout)
     assert facts["cost"]["bytes"] == sum((FOLDER / name).stat().st_size for name in FILES[:2])
-    assert facts["threshold"] == read_json(FOLDER / "quoth.json")["abstention"]["threshold"]
+    assert (facts["threshold"], facts["min_score"]) == (None, None), "its calibration decides"
     assert facts["answered_f1"] > 80, "easy questions"
     done = cli("answer", asked, "--out", tmp_path / "p.json")
     assert done.returncode == 0, done.stderr
@@ -139,6 +140,10 @@ def test_the_card_tells_the_scores_and_the_licences():
     fitted = read_json(FOLDER / "quoth.json")["abstention"]["fitted"]
     for key in ("f1", "HasAns_f1", "NoAns_f1"):
         assert f"{fitted[key]:.2f}" in card, key
+    for name, scores in read_json(FOLDER / "quoth.json")["calibration"]["fitted"]["cross_fitted"].items():
+        assert name in card
+        for key in ("f1", "HasAns_f1", "NoAns_f1"):
+            assert f"{scores[key]:.2f}" in card, (name, key)
     for word in ("CC BY-SA 4.0", "SQuAD", "parameters", "Limits"):
         assert word in card, word
     assert "/work" + "/" not in card

@@ -14,6 +14,7 @@ from fuzz.case import Case, Target
 from fuzz.hostile import TEXTS, Draw, changed, damage, dump, encode, json_file
 from fuzz.material import CONTEXT, exported_with, facts_of_export, model_folders, tokenizer, vocabulary
 from quoth.answer.abstention import stored_abstention
+from quoth.answer.confidence import stored_confidence
 from quoth.answer.reader import Reader
 from quoth.cli.inspect import _of_checkpoint, _of_exported, _of_shape_file
 from quoth.encoder.families import family_of
@@ -27,6 +28,16 @@ from quoth.windows.settings import window_settings
 from quoth.windows.tokenizer import Tokenizer
 
 ABSTENTION = {"threshold": -1.5, "temperature": 2.1, "bias": -0.4, "fitted": {"data": "dev.json"}}
+_OUTCOME = {"weights": [1.0, 0.5], "bias": 0.1, "retrieval": 0.0, "windows": -0.1}
+CALIBRATION = {
+    "format": 1,
+    "features": ["margin", "gap"],
+    "mean": [2.0, 3.0],
+    "scale": [9.0, 3.0],
+    "right": _OUTCOME,
+    "no_answer": _OUTCOME,
+    "fitted": {},
+}
 CHANGED_FACTS = changed(facts_of_export())
 WINDOWS = {"max_length": 64, "step": 16, "max_query_length": 16}
 
@@ -45,6 +56,7 @@ def run_model(folder: Path, _: Case) -> None:
     files = find_model(folder)
     window_settings(files)
     stored_abstention(files)
+    stored_confidence(files)
     _of_checkpoint(open_checkpoint(folder))
     load(folder)
 
@@ -56,6 +68,7 @@ def run_delta(folder: Path, _: Case) -> None:
 
 def run_ensemble(folder: Path, _: Case) -> None:
     stored_abstention(find_model(folder))
+    stored_confidence(find_model(folder))
     window_settings(open_ensemble(folder).files)
 
 
@@ -229,7 +242,7 @@ def _facts(draw: Draw) -> str:
 
 
 def _targets() -> tuple[Target, ...]:
-    quoth = _json("whole", "quoth.json", abstention=ABSTENTION, windows=WINDOWS)
+    quoth = _json("whole", "quoth.json", abstention=ABSTENTION, calibration=CALIBRATION, windows=WINDOWS)
     delta, ensemble = _json("delta", "delta/quoth.json"), _json("ensemble", "quoth.json", abstention=ABSTENTION)
     config, index = _json("hf", "config.json"), _json("sharded", "model.safetensors.index.json")
     shape = {"family": "bert", **quoth["shape"]}

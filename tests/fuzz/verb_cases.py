@@ -79,7 +79,7 @@ def _argument(draw: Draw, usual: str) -> str:
 
 
 DEVICE = {"device": ("cpu", "cuda", "x", ""), "json": None}
-READER = {**DEVICE, "precision": ("fp32", "bf16", "x"), "threshold": NUMBERS}
+READER = {**DEVICE, "precision": ("fp32", "bf16", "x"), "min_score": ("0", "0.5", *NUMBERS)}
 WHOLE = ("whole", "hf", "delta", "ensemble", "exported", "sharded", "bin")
 
 
@@ -125,8 +125,18 @@ def score(draw: Draw) -> Case:
 @st.composite
 def evaluate(draw: Draw) -> Case:
     files = {**draw(data_files()), **draw(model_files(*WHOLE))}
-    more = draw(options(rule=("devlin", "x"), max_answer_tokens=NUMBERS, store_threshold=None, **READER))
+    more = draw(
+        options(rule=("devlin", "x"), max_answer_tokens=NUMBERS, threshold=NUMBERS, store_threshold=None, **READER)
+    )
     return Case(files, (_command(draw, "evaluate"), _argument(draw, "d.json"), "-m", _argument(draw, "m"), *more))
+
+
+@st.composite
+def calibrate(draw: Draw) -> Case:
+    files = {**draw(data_files()), **draw(model_files(*WHOLE))}
+    more = draw(options(dry_run=None, **DEVICE))
+    data = [_argument(draw, "d.json") for _ in range(draw(st.integers(1, 2)))]
+    return Case(files, (_command(draw, "calibrate"), *data, "-m", _argument(draw, "m"), *more))
 
 
 @st.composite
@@ -280,6 +290,7 @@ CASES: dict[str, Any] = {
     "answer": answer(),
     "score": score(),
     "evaluate": evaluate(),
+    "calibrate": calibrate(),
     "negatives": negatives(),
     "train": recipe_run("train", RECIPE),
     "prune": prune(),

@@ -9,14 +9,17 @@ from quoth.answer.calibration import (
     fit_calibration,
     risk_coverage,
 )
+from quoth.answer.confidence import Confidence, store_confidence
 from quoth.answer.decode import Answer, Decoded, Rule, decode
 from quoth.answer.find import Hit, SearchResult
+from quoth.answer.judge import judge
 from quoth.answer.reader import Reader
 from quoth.runtime.logits import SpanLogits
 
 __all__ = [
     "Abstention",
     "Answer",
+    "Confidence",
     "Decoded",
     "Hit",
     "Reader",
@@ -29,6 +32,8 @@ __all__ = [
     "decode",
     "expected_calibration_error",
     "fit_calibration",
+    "judge",
     "risk_coverage",
     "store_abstention",
+    "store_confidence",
 ]

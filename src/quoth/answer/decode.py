@@ -36,7 +36,8 @@ Rule = Literal["devlin", "probability", "bertvision"]
 class Answer:
     """An answer in the words of its source: `context[start:end] == text`, always.
 
-    If `no_answer`, the text is empty, start and end are 0 and the score is that of the null answer.
+    If `no_answer`, the text is empty, start and end are 0 and the score is that of the null answer. Then `rejected` may
+    be the best answer that was not given.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Answer:
     end: int
     score: float
     no_answer: bool = False
+    rejected: Answer | None = None
 
 
 def finite_margins(null_minus_best: NDArray[np.float64]) -> list[float]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from quoth.answer.decode import Answer, decode
+from quoth.answer.chunks import warn_skipped
+from quoth.answer.decode import Answer
+from quoth.answer.features import find_candidates
+from quoth.answer.ranking import Ranking, Seen, rank_by_confidence, rank_by_margin
 from quoth.data import Question
 from quoth.errors import QuothError
 from quoth.search.retrieve import Passage, best_passages, split_passages, widened
@@ -23,13 +24,13 @@ BLOCK = 400_000  # characters that are tokenised at a time …
 OVERLAP = 3000  # … and read again in the next block: more than a window holds, so that no answer lacks its context
 WINDOWS = 64  # run together, between two looks at the progress
 
-Place = tuple[int, int, int]  # document, start, end
-Best = dict[Place, tuple[float, Answer]]  # how far the null score of its window is ahead of a span, and the span
-
 
 @dataclass(frozen=True)
 class Hit:
-    """An answer found in one of several texts. `probability` is that of the span against "no answer"."""
+    """An answer found in one of several texts. `probability` is that of the answer being right.
+
+    Without a calibration in the model folder, it is that of the span against "no answer".
+    """
 
     document: int
     answer: Answer
@@ -40,10 +41,11 @@ class Hit:
 class SearchResult:
     """What a search gave.
 
-    - hits: the answers, best first; none where `null_minus_best` is above the threshold: the reader abstains
+    - hits: the answers, best first; none where the reader abstains
     - rejected: the best answer where the reader abstains, if there is a span at all
-    - null_minus_best: how far "no answer" is ahead of the best span in its window; +inf if there is no span at all
-    - threshold: the one that was used
+    - null_minus_best: how far "no answer" is ahead of the best answer in its window; +inf if there is no span at all
+    - threshold: the one on `null_minus_best` that decided, None if it did not
+    - min_score: the least probability that was asked for, None if none was
     - no_answer: the probability that what was read does not hold the answer
     - read, passages: how many passages were read, and how many the texts have
     """
@@ -51,7 +53,8 @@ class SearchResult:
     hits: list[Hit]
     rejected: Hit | None
     null_minus_best: float
-    threshold: float
+    threshold: float | None
+    min_score: float | None
     no_answer: float
     read: int
     passages: int
@@ -63,6 +66,7 @@ def find_answers(
     documents: Sequence[str],
     *,
     top: int = 1,
+    min_score: float | None = None,
     threshold: float | None = None,
     read: int = READ,
     max_answer_tokens: int = 30,
@@ -71,11 +75,14 @@ def find_answers(
 ) -> SearchResult:
     """The best answers to a question over several texts of any length, their probabilities, how much was read.
 
-    The best spans are those that are furthest ahead of the null score of their own window. A threshold is fitted on
-    passages, so each window counts as one. The smallest null score of all windows, which is the rule for those of one
-    passage, falls the more is read (docs/answer.md has the measurement).
+    The best answers are those that are most probably right, by the calibration of the model folder. Without one they
+    are those furthest ahead of the null score of their own window: a threshold is fitted on passages, so each window
+    counts as one. The smallest null score of all windows, which is the rule for those of one passage, falls the more is
+    read (docs/answer.md has the measurement).
 
-    - threshold: abstain if "no answer" is ahead by more; left out, that of the model folder, else 0
+    - min_score: abstain if the probability of the best answer is below. Left out, abstain if "no answer" is more
+      probable than that the answer is right; without a calibration, by the threshold of the model folder, else 0
+    - threshold: rank by the margin alone, whatever calibration there is, and abstain if "no answer" is ahead by more
     - read: if the texts have more passages than that, only so many are read, the best by BM25; 0: all are
 
     Texts are read in pieces, so that memory does not grow with them.
@@ -84,17 +91,52 @@ def find_answers(
         raise QuothError("find takes a question and a list of texts; for one text, put it in a list")
     if read < 0 or top < 1:
         raise QuothError(f"top={top}, read={read}: top must be at least 1, and read at least 0")
+    check_min_score(min_score, threshold)
     passages = split_passages(documents)
     to_read = _select(question, documents, passages, read)
-    best = _read(reader, question, documents, to_read, step, max(20, top), max_answer_tokens, progress)
-    ranked = sorted(best.items(), key=lambda item: item[1][0])
-    margin = ranked[0][1][0] if ranked else math.inf
+    confidence = reader.confidence if threshold is None else None
+    names = confidence.features if confidence else ("margin",)
+    seen = list(_read(reader, question, documents, to_read, names, step, max(20, top), max_answer_tokens, progress))
+    if confidence:
+        ranking = rank_by_confidence(confidence, question, documents, seen)
+    else:
+        ranking = rank_by_margin(reader.abstention, seen)
+    behind, right, no_answer = _first(ranking)
     limit = reader.abstention.threshold if threshold is None else threshold
-    probability = reader.abstention.calibration.probability
-    hits = [Hit(number, answer, 1 - float(probability(behind))) for number, behind, answer in _apart(ranked, top)]
-    hits, rejected = (hits, None) if margin <= limit else ([], next(iter(hits), None))
+    abstains = no_answer > right if confidence else behind > limit
+    if min_score is not None:
+        abstains = right < min_score
+    hits = _hits(ranking, documents, top)
+    hits, rejected = ([], next(iter(hits), None)) if abstains else (hits, None)
     count = min(read or len(passages), len(passages))
-    return SearchResult(hits, rejected, margin, limit, float(probability(margin)), count, len(passages))
+    used = None if confidence or min_score is not None else limit
+    return SearchResult(hits, rejected, behind, used, min_score, no_answer, count, len(passages))
+
+
+def check_min_score(min_score: float | None, threshold: float | None = None) -> None:
+    """Raise an error for what is no probability, and for two limits at once."""
+    if min_score is None:
+        return
+    if not 0 <= min_score <= 1:
+        raise QuothError(f"the least score of an answer is {min_score}; it is a probability, from 0 to 1")
+    if threshold is not None:
+        raise QuothError("give the least score of an answer or a threshold on null − best, not both")
+
+
+def _first(ranking: Ranking) -> tuple[float, float, float]:
+    """Of the best span null - score, the probability that it is right, and that there is no answer."""
+    if not len(ranking):
+        return math.inf, 0.0, 1.0
+    return float(ranking.behind[0]), float(ranking.right[0]), float(ranking.no_answer[0])
+
+
+def _hits(ranking: Ranking, documents: Sequence[str], top: int) -> list[Hit]:
+    hits = []
+    for i in ranking.apart(top):
+        number, start, end = int(ranking.document[i]), int(ranking.start[i]), int(ranking.end[i])
+        answer = Answer(documents[number][start:end], start, end, float(ranking.score[i]))
+        hits.append(Hit(number, answer, float(ranking.right[i])))
+    return hits
 
 
 def _read(
@@ -102,26 +144,25 @@ def _read(
     question: str,
     documents: Sequence[str],
     passages: Sequence[Passage],
+    names: Sequence[str],
     step: int | None,
     n: int,
     longest: int,
     progress: Progress | None,
-) -> Best:
-    """The n best spans of each window, each place once, as the window has it in which it is furthest ahead."""
-    best: Best = {}
+) -> Iterator[Seen]:
+    """The n best spans of each window, some windows at a time."""
     done, total = 0, max(1, sum(map(len, passages)))
     for group, asked in _groups(question, documents, passages):
+        texts = [one.context for one in asked]
         for windows in _windows(reader, asked, step):
-            for passage, answers, null in _answers(reader, group, asked, windows, n, longest):
-                for answer in answers:
-                    place, behind = (passage.document, answer.start, answer.end), null - answer.score
-                    if place not in best or behind < best[place][0]:
-                        best[place] = behind, answer
+            logits = reader.logits(windows)
+            found = find_candidates(windows, logits, [question] * len(texts), texts, names, n=n, longest=longest)
+            warn_skipped(windows, found.skipped, [one.id for one in asked], stacklevel=4)
+            yield Seen([group[i] for i in windows.question.tolist()], found)
             if progress:
                 last = int(windows.question[-1])
                 progress(done + sum(map(len, group[:last])) + int(windows[-1].spans.max(initial=0)), total)
         done += sum(map(len, group))
-    return best
 
 
 def _select(question: str, documents: Sequence[str], passages: Sequence[Passage], read: int) -> list[Passage]:
@@ -159,33 +200,3 @@ def _windows(reader: Reader, asked: Sequence[Question], step: int | None) -> Ite
         step=reader.step if step is None else step,
         at_most=WINDOWS,
     )
-
-
-def _answers(
-    reader: Reader, group: Sequence[Passage], asked: Sequence[Question], windows: Windows, n: int, longest: int
-) -> Iterator[tuple[Passage, list[Answer], float]]:
-    """For each window: its passage, its n best spans, in characters of the document, and its null score."""
-    question = windows.question
-    alone = replace(windows, question=np.arange(len(windows)))
-    contexts, ids = [asked[i].context for i in question], [asked[i].id for i in question]
-    found = decode(alone, reader.logits(windows), contexts, n_best=n, max_answer_tokens=longest, ids=ids)
-    for number, i in enumerate(question.tolist()):
-        begin = group[i].begin
-        spans = [
-            replace(answer, start=answer.start + begin, end=answer.end + begin)
-            for answer in found.answers(number, math.inf)
-            if not answer.no_answer
-        ]
-        if spans:  # none are left of a window that was skipped
-            yield group[i], spans, float(found.null[number])
-
-
-def _apart(ranked: Sequence[tuple[Place, tuple[float, Answer]]], top: int) -> list[tuple[int, float, Answer]]:
-    """The best `top` answers that do not overlap a better one of the same text: "in 1969" adds nothing to "1969"."""
-    chosen: list[tuple[int, float, Answer]] = []
-    for (number, start, end), (behind, answer) in ranked:
-        if len(chosen) == top:
-            break
-        if not any(other == number and start < better.end and better.start < end for other, _, better in chosen):
-            chosen.append((number, behind, answer))
-    return chosen

@@ -10,14 +10,17 @@ the same answers. `decode` answers whole datasets by Devlin's rule, and `search`
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from quoth.answer.abstention import Abstention, stored_abstention
+from quoth.answer.confidence import Confidence, stored_confidence
 from quoth.answer.decode import Answer, Decoded, Rule, decode
-from quoth.answer.find import Hit, find_answers
+from quoth.answer.find import READ, Hit, find_answers
+from quoth.answer.judge import judge
 from quoth.answer.pipeline_inputs import pipeline_questions, whole_number
 from quoth.answer.pipeline_rule import pipeline_answers
 from quoth.data import Question
@@ -46,6 +49,7 @@ class Reader:
         step: int = 128,
         max_query_length: int = 64,
         abstention: Abstention | None = None,
+        confidence: Confidence | None = None,
         source: str = "",
     ) -> None:
         self.runner = runner
@@ -54,6 +58,7 @@ class Reader:
         self.step = step
         self.max_query_length = max_query_length
         self.abstention = abstention or Abstention(0.0)
+        self.confidence = confidence
         self.source = source
 
     @classmethod
@@ -66,13 +71,37 @@ class Reader:
         device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32", "bf16" or, on Hopper GPUs, "fp8"; by
         default bf16 on a GPU that has it. Checkpoints of other families than Quoth's are run by transformers, if
         installed.
-        The no-answer threshold of the folder, if it keeps one, is in the reader's `abstention`.
+        The calibration of the folder, if it keeps one, is in the reader's `confidence`, and its no-answer threshold in
+        `abstention`.
         """
         files = find_model(source)
         tokenizer = Tokenizer.load(_tokenizer_folder(files))
-        abstention = stored_abstention(files)
+        abstention, confidence = stored_abstention(files), stored_confidence(files)
         runner = load_runner(files, device, precision)
-        return cls(runner, tokenizer, **window_settings(files), abstention=abstention, source=files.source)
+        settings: dict[str, Any] = window_settings(files)
+        return cls(runner, tokenizer, **settings, abstention=abstention, confidence=confidence, source=files.source)
+
+    def ask(
+        self, question: str, context: str | Sequence[str], *, min_score: float | None = None, read: int = READ
+    ) -> Answer:
+        """The answer to a question in a text, or in several, or that there is none.
+
+        context: a text of any length, or a list of them; then start and end count in the text that has the answer, and
+        `find` tells which one it is
+        min_score: abstain if the probability that the answer is right is below; left out, abstain if it is more
+        probable that the text has no answer. A model without a calibration abstains by its threshold on null - best.
+        read: of long texts at most so many passages are read; 0 reads all
+
+        `score` is the probability that the answer is right. Where the reader abstains, `no_answer` is true, the text is
+        empty, `score` is the probability that there is no answer, and `rejected` the best one that was not given.
+        """
+        texts = [context] if isinstance(context, str) else context
+        found = self.find(question, texts, min_score=min_score, read=read)
+        best = found.hits[0] if found.hits else found.rejected
+        answer = replace(best.answer, score=best.probability) if best else None
+        if found.hits and answer:
+            return answer
+        return Answer("", 0, 0, found.no_answer, no_answer=True, rejected=answer)
 
     def __call__(
         self,
@@ -94,8 +123,9 @@ class Reader:
         argument, a dict with both keys, or a list of such dicts.
         doc_stride is the *overlap* of two windows, as it was there. max_question_len was ignored there by every fast
         tokenizer, and is here. A dict comes back if one answer was asked for, else a list; many questions are batched
-        by length. batch_size, num_workers and padding are taken and have no effect. As there, scores of equal answers
-        are added with top_k above 1, so that they may exceed 1: they are no probabilities.
+        by length. handle_impossible_answer is the pipeline's own rule, which heeds neither threshold nor calibration
+        (`ask` does). batch_size, num_workers and padding are taken and have no effect. As there, scores of equal
+        answers are added with top_k above 1, so that they may exceed 1: they are no probabilities.
         """
         questions = pipeline_questions(args, question, context, more)
         topk = more.pop("topk", None)
@@ -146,6 +176,29 @@ class Reader:
         logits = self.logits(windows, progress)
         contexts, ids = [q.context for q in questions], [q.id for q in questions]
         return decode(windows, logits, contexts, n_best=n_best, max_answer_tokens=max_answer_tokens, rule=rule, ids=ids)
+
+    def judge(
+        self,
+        questions: Sequence[Question],
+        *,
+        n_best: int = 20,
+        max_answer_tokens: int = 30,
+        progress: Progress | None = None,
+    ) -> Decoded:
+        """The same by the calibration of the model: the score is log P(right), null is log P(no answer)."""
+        if self.confidence is None:
+            raise QuothError(f"{self.source}: has no calibration; fit one with quoth calibrate, or use decode")
+        windows = self.windows(questions)
+        return judge(
+            self.confidence,
+            windows,
+            self.logits(windows, progress),
+            [q.question for q in questions],
+            [q.context for q in questions],
+            n_best=n_best,
+            max_answer_tokens=max_answer_tokens,
+            ids=[q.id for q in questions],
+        )
 
     def windows(
         self, questions: Sequence[Question], *, step: int | None = None, max_query_length: int | None = None

@@ -28,6 +28,7 @@ VERBS = (
     "answer",
     "score",
     "evaluate",
+    "calibrate",
     "negatives",
     "train",
     "prune",

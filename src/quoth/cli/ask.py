@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from quoth.answer import Hit, Reader, SearchResult
-from quoth.answer.find import READ
-from quoth.cli.common import AsJson, Device, Model, Precision, Threshold, progress
+from quoth.answer.find import READ, check_min_score
+from quoth.cli.common import AsJson, Device, MinScore, Model, Precision, progress
 from quoth.cli.screen import console, print_json, say, visible
 from quoth.errors import QuothError
 from quoth.search import Document, read_documents
@@ -27,7 +27,7 @@ def ask(
     ] = None,
     model: Model = None,
     top: Annotated[int, typer.Option(help="Show at most this many answers.", min=1, max=1000)] = 1,
-    threshold: Threshold = None,
+    min_score: MinScore = None,
     read: Annotated[
         int,
         typer.Option(help="Read this many passages, those most similar to the question; 0 reads all.", min=0),
@@ -39,8 +39,7 @@ def ask(
     """Answer a question from text files: the answer, its sentence, its place and its probability."""
     if not question.strip():
         raise QuothError("the question is empty")
-    if threshold is not None and math.isnan(threshold):
-        raise QuothError("--threshold nan: give a number (inf never abstains)")
+    check_min_score(min_score)
     if not texts and (sys.stdin is None or sys.stdin.isatty()):
         raise QuothError("name the texts to answer from: a file, a folder, or - for standard input")
     documents, notes = read_documents(texts or ["-"])
@@ -49,7 +48,7 @@ def ask(
     reader = Reader.load(model, device=device, precision=precision)
     with progress("reading") as tell:
         contents = [document.text for document in documents]
-        found = reader.find(question, contents, top=top, threshold=threshold, read=read, progress=tell)
+        found = reader.find(question, contents, top=top, min_score=min_score, read=read, progress=tell)
     if found.read < found.passages:
         say(
             f"quoth: read {found.read:,} of {found.passages:,} passages, those most similar to the question; "
@@ -59,7 +58,7 @@ def ask(
     if as_json:
         print_json(summary)
     else:
-        _show(summary, 1 - float(reader.abstention.calibration.probability(found.threshold)))
+        _show(summary)
 
 
 def _summary(question: str, found: SearchResult, documents: Sequence[Document]) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def _summary(question: str, found: SearchResult, documents: Sequence[Document]) 
         "score": answers[0]["score"] if answers else found.no_answer,
         "no_answer": not answers,
         "null_minus_best": found.null_minus_best if math.isfinite(found.null_minus_best) else None,
-        "threshold": found.threshold if math.isfinite(found.threshold) else None,
+        "min_score": found.min_score,
         "read": found.read,
         "passages": found.passages,
         "answers": answers,
@@ -93,8 +92,8 @@ def _facts(hit: Hit, document: Document) -> dict[str, Any]:
     }
 
 
-def _show(summary: dict[str, Any], needed: float) -> None:
-    """The answers; or "no answer", the rejected one, and how to get it. needed: the least score of an answer given."""
+def _show(summary: dict[str, Any]) -> None:
+    """The answers; or "no answer", the rejected one, and how to get it."""
     screen = console(wrap=False)
     for facts in summary["answers"]:
         screen.print(Text(visible(facts["answer"]), style="bold"))
@@ -105,10 +104,9 @@ def _show(summary: dict[str, Any], needed: float) -> None:
     if rejected:
         screen.print(Text(visible(f"Rejected: {rejected['answer']}"), style="dim"))
         _show_place(screen, rejected)
-        enough = math.ceil(10 * summary["null_minus_best"]) / 10
-        screen.print(
-            f"  given from score {needed:.2f} up; --threshold {enough} gives this one, --threshold inf always one"
-        )
+        enough = math.floor(100 * rejected["score"]) / 100
+        more = f"--min-score {enough:.2f} gives this one, " if enough else ""
+        screen.print(f"  {more}--min-score 0 always gives one")
 
 
 def _show_place(screen: Console, facts: dict[str, Any]) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
+import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from quoth.answer import Abstention, Reader, Rule
+from quoth.answer import Abstention, Decoded, Reader, Rule
 from quoth.answer.reader import Progress as Tell
 from quoth.cli.screen import console, print_json, say
 from quoth.data import Dataset, read
@@ -23,7 +26,16 @@ Data = Annotated[
 ]
 Threshold = Annotated[
     float | None,
-    typer.Option(help="Abstain if null − best is above this; by default the threshold of the model, else 0."),
+    typer.Option(
+        help="Abstain if null − best is above this, whatever calibration there is; by default the model's own, else 0."
+    ),
+]
+MinScore = Annotated[
+    float | None,
+    typer.Option(
+        help="Abstain if the probability that the answer is right is below this (0: never); by default if it is more "
+        "probable that there is no answer."
+    ),
 ]
 Model = Annotated[
     str | None,
@@ -79,11 +91,33 @@ def read_dataset(path: str) -> Dataset:
     return dataset
 
 
-def threshold_for(reader: Reader, dataset: Dataset, given: float | None, rule: Rule) -> float:
-    """The threshold given, else the reader's own, which holds for Devlin's rule alone, else 0; +inf for SQuAD 1.1."""
-    if given is not None:
-        return given
-    return (reader.abstention if rule == "devlin" else Abstention(0.0)).limit(dataset.version)
+def is_calibrated(reader: Reader, threshold: float | None, rule: Rule) -> bool:
+    """Whether the reader's calibration decides: it holds for Devlin's rule, and a threshold given goes before it."""
+    return reader.confidence is not None and threshold is None and rule == "devlin"
+
+
+def limited(
+    reader: Reader, dataset: Dataset, decoded: Decoded, threshold: float | None, min_score: float | None, rule: Rule
+) -> tuple[Decoded, float]:
+    """The answers, and the threshold on their null − best above which they are not given.
+
+    The threshold given, else the reader's own, which holds for Devlin's rule alone, else 0; +inf for SQuAD 1.1. With a
+    calibration it is 0: null and best are then logarithms of probabilities; with `min_score` null is its logarithm.
+    Without, `min_score` becomes the threshold where the reader's temperature and bias give that probability.
+    """
+    if threshold is not None:
+        return decoded, threshold
+    if is_calibrated(reader, threshold, rule):
+        if min_score is not None:
+            lowest = np.log(max(min_score, 1e-300))
+            return replace(decoded, null=np.full(len(decoded), lowest)), 0.0 if min_score else math.inf
+        return decoded, Abstention(0.0).limit(dataset.version)
+    own = reader.abstention if rule == "devlin" else Abstention(0.0)
+    if min_score is None:
+        return decoded, own.limit(dataset.version)
+    if min_score in (0.0, 1.0):
+        return decoded, math.inf if min_score == 0 else -math.inf
+    return decoded, own.bias + own.temperature * math.log((1 - min_score) / min_score)
 
 
 def check_rule(rule: str) -> Rule:

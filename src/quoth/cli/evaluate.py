@@ -17,10 +17,12 @@ from quoth.answer import (
     decode,
     expected_calibration_error,
     fit_calibration,
+    judge,
     risk_coverage,
     store_abstention,
 )
 from quoth.answer.abstention import check_storable
+from quoth.answer.find import check_min_score
 from quoth.cli import common
 from quoth.cli.screen import console
 from quoth.data import Dataset
@@ -28,6 +30,7 @@ from quoth.embedded import is_embedded
 from quoth.errors import QuothError
 from quoth.hub import find_model
 from quoth.score import Cost, bootstrap, span_quality
+from quoth.score.calibrate import ENOUGH, equal_mass_error
 from quoth.score.thresholds import Choices, choices, cross_fitted, fit_abstention
 from quoth.windows import Windows
 
@@ -35,6 +38,7 @@ from quoth.windows import Windows
 def evaluate(
     data: common.Data,
     model: common.Model = None,
+    min_score: common.MinScore = None,
     threshold: common.Threshold = None,
     store_threshold: Annotated[
         bool,
@@ -48,22 +52,34 @@ def evaluate(
 ) -> None:
     """Answer a dataset, score the answers by the official rule, and measure the cost."""
     chosen = common.check_rule(rule)
+    check_min_score(min_score, threshold)
     dataset = common.read_dataset(data)
     if store_threshold:
-        _check_store(dataset, model, threshold, chosen)
+        _check_store(dataset, model, threshold if min_score is None else min_score, chosen)
     reader = Reader.load(model, device=device, precision=precision)
+    if store_threshold and reader.confidence:
+        raise QuothError(f"{model}: has a calibration, which goes before a threshold; fit it anew with quoth calibrate")
+    calibrated = common.is_calibrated(reader, threshold, chosen)
     begin = time.perf_counter()
     with common.progress("answering") as tell:
         windows = reader.windows(dataset.questions)
         logits = reader.logits(windows, tell)
         contexts, ids = [q.context for q in dataset.questions], [q.id for q in dataset.questions]
-        decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=chosen, ids=ids)
+        if calibrated and reader.confidence:
+            asked = [q.question for q in dataset.questions]
+            decoded = judge(
+                reader.confidence, windows, logits, asked, contexts, max_answer_tokens=max_answer_tokens, ids=ids
+            )
+        else:
+            decoded = decode(windows, logits, contexts, max_answer_tokens=max_answer_tokens, rule=chosen, ids=ids)
     seconds = time.perf_counter() - begin
     these = choices(dataset.questions, decoded)
     if store_threshold:
         reader.abstention = fit_abstention(these, Path(data).name)
         store_abstention(reader.source, reader.abstention)
-    facts = _scores(dataset, decoded, common.threshold_for(reader, dataset, threshold, chosen), these)
+    decoded, limit = common.limited(reader, dataset, decoded, threshold, min_score, chosen)
+    facts = _scores(dataset, decoded, limit, these, calibrated)
+    facts["min_score"] = min_score
     facts["stored"] = reader.abstention.to_json() if store_threshold else None
     facts["cost"] = _cost(reader, windows, len(dataset), seconds)
     common.output(facts, as_json, lambda: _show(facts))
@@ -82,18 +98,29 @@ def _check_store(dataset: Dataset, model: str | None, threshold: float | None, r
     check_storable(model)
 
 
-def _scores(dataset: Dataset, decoded: Decoded, threshold: float, these: Choices) -> dict[str, Any]:
+def _scores(dataset: Dataset, decoded: Decoded, threshold: float, these: Choices, calibrated: bool) -> dict[str, Any]:
     scored, summary = span_quality(dataset, decoded, threshold)
     facts = {**summary, "interval": {"exact": bootstrap(scored.exact).percent(), "f1": bootstrap(scored.f1).percent()}}
     if dataset.version == "1.1":
         return facts
+    facts["cross_fitted"] = cross_fitted(dataset.questions, these)
+    if calibrated:
+        right = (these.answered.f1 >= ENOUGH) & these.answered.has_answer
+        probability = np.exp(np.maximum(decoded.score[:, 0], -700.0))
+        return {
+            **facts,
+            "threshold": None,
+            "calibration": {
+                "expected_calibration_error": equal_mass_error(probability, right.astype(np.float64)),
+                "area_under_risk_coverage": area_under_risk_coverage(*risk_coverage(probability, right)),
+            },
+        }
     margins = np.array(decoded.finite_margins())
     calibration = fit_calibration(margins, ~scored.has_answer)
     no_answer = calibration.probability(margins)
     coverage, risk = risk_coverage(np.maximum(no_answer, 1 - no_answer), scored.f1)
     return {
         **facts,
-        "cross_fitted": cross_fitted(dataset.questions, these),
         "calibration": {
             "temperature": calibration.temperature,
             "expected_calibration_error": expected_calibration_error(no_answer, ~scored.has_answer),
@@ -137,6 +164,10 @@ def _show(facts: dict[str, Any]) -> None:
 
 def _show_thresholds(screen: Console, facts: dict[str, Any]) -> None:
     used = "never abstains" if facts["threshold"] is None else f"abstains above {facts['threshold']:.3f}"
+    if facts["min_score"]:
+        used = f"abstains below the score {facts['min_score']:g}"
+    elif "temperature" not in facts["calibration"] and facts["min_score"] is None:
+        used = "abstains where no answer is more probable than a right one"
     screen.print(f"{used}; best F1 {facts['best_f1']:.2f} at threshold {facts['best_f1_thresh']:.3f}")
     crossed = facts["cross_fitted"]
     if crossed:

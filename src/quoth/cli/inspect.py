@@ -14,6 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from quoth.answer.abstention import KEY, stored_abstention
+from quoth.answer.confidence import KEY as CONFIDENCE
+from quoth.answer.confidence import stored_confidence
 from quoth.cli.common import AsJson, figures_table, output
 from quoth.cli.screen import console
 from quoth.embedded import NAME, is_embedded
@@ -74,7 +76,12 @@ def _of_shape_file(path: Path) -> dict[str, Any]:
 def _of_model(model: str, files: ModelFiles) -> dict[str, Any]:
     facts = _of_exported(files) if files.weights[0].name == ONNX else _of_checkpoint(open_checkpoint(model))
     kept = stored_abstention(files)
-    return {**facts, KEY: kept.to_json() if kept else None}
+    confidence = stored_confidence(files)
+    return {
+        **facts,
+        KEY: kept.to_json() if kept else None,
+        CONFIDENCE: confidence.to_json() if confidence else None,
+    }
 
 
 def _of_exported(files: ModelFiles) -> dict[str, Any]:
@@ -241,9 +248,14 @@ def _show_tuning(screen: Console, facts: dict[str, Any]) -> None:
 
 
 def _show_abstention(screen: Console, facts: dict[str, Any]) -> None:
-    """The threshold that the folder keeps, and what it was fitted on."""
+    """The calibration or the threshold that the folder keeps, and what it was fitted on."""
+    confidence = facts.get(CONFIDENCE)
+    if confidence:
+        names = ", ".join(confidence["fitted"].get("cross_fitted", {}))
+        told = f", fitted on {names}" if names else ""
+        screen.print(f"  abstains where no answer is more probable than a right one{told}", markup=False)
     kept = facts.get(KEY)
-    if kept:
+    if kept and not confidence:
         fitted = kept["fitted"]
         told = f", fitted on {fitted['data']}" if "data" in fitted else ""
         told += f": F1 {fitted['f1']:.2f}" if told and "f1" in fitted else ""

@@ -9,8 +9,7 @@ from typing import Any
 KNOWN = (  # limits of every reader
     "It copies words that stand in the text together: it does not count, compare, or join what stands apart.",
     "Whether there is an answer at all is what it is worst at. The threshold suits the questions that it was fitted "
-    "on; fit another one on your own (`quoth evaluate DATA --model FOLDER --store-threshold`), or give "
-    "`--threshold`.",
+    "on; fit a calibration on your own (`quoth calibrate DATA --model FOLDER`), or give `--min-score`.",
 )
 
 

@@ -4,7 +4,7 @@
                      token_type_ids, (batch, length) int64 each → start, end (members, batch, length); or logits
                      (batch, labels). What the runner has to know is in the file's metadata.
     model.onnx.data  the large tensors, which onnxruntime maps into memory
-    quoth.json       what it was made of, the settings of its windows, its no-answer threshold if it has one
+    quoth.json       what it was made of, the settings of its windows, its calibration and threshold if any
     tokenizer.json … the tokenizer
 
 LoRA is folded into the weights, adapters stay. Nothing is written unless the file gives the logits that torch gives.
@@ -26,6 +26,8 @@ import torch
 from quoth._version import __version__
 from quoth.answer import Reader
 from quoth.answer.abstention import KEY, stored_abstention
+from quoth.answer.confidence import KEY as CONFIDENCE
+from quoth.answer.confidence import stored_confidence
 from quoth.data import Dataset
 from quoth.errors import QuothError
 from quoth.export import verify
@@ -121,7 +123,8 @@ def _reader(runner: OnnxRunner, subject: Subject, tokenizer: Tokenizer | None) -
     if tokenizer is None or subject.task != "span":
         return None
     files = subject.files
-    return Reader(runner, tokenizer, **window_settings(files), abstention=stored_abstention(files), source=files.source)
+    settings: dict[str, Any] = window_settings(files)
+    return Reader(runner, tokenizer, **settings, abstention=stored_abstention(files), source=files.source)
 
 
 def _save(model: onnx.ModelProto, path: Path) -> int:
@@ -164,6 +167,9 @@ def _description(subject: Subject, found: dict[str, Any]) -> dict[str, Any]:
     abstention = stored_abstention(subject.files)
     if abstention is not None:
         value[KEY] = abstention.to_json()
+    confidence = stored_confidence(subject.files)
+    if confidence is not None:
+        value[CONFIDENCE] = confidence.to_json()
     value["provenance"] = {"source": subject.files.source}
     value["exported"] = {"file": ONNX, "opset": OPSET, **{key: fact for key, fact in found.items() if fact is not None}}
     return value

@@ -1,0 +1,83 @@
+"""`quoth calibrate`: fit how probable it is that an answer is right, and store it with the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quoth.answer import Confidence, Reader, store_confidence
+from quoth.answer.abstention import check_storable
+from quoth.cli import common
+from quoth.cli.screen import console
+from quoth.data import Dataset
+from quoth.embedded import NAME
+from quoth.errors import QuothError
+from quoth.score.calibrate import FEATURES, cross_fit, fit_confidence, quality, sample
+from quoth.score.calibrate_search import fit_search, searches
+
+
+def calibrate(
+    data: Annotated[
+        list[str],
+        typer.Argument(metavar="DATA…", help="Questions with and without an answer; each file has the same weight."),
+    ],
+    model: Annotated[str, typer.Option("--model", "-m", help="The model folder that is to keep it.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the scores and store nothing.")] = False,
+    device: common.Device = None,
+    precision: common.Precision = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Fit the probability that an answer is right, on datasets that the model was not trained on, and store it.
+
+    The scores are those of articles that the calibration was not fitted on.
+    """
+    if not dry_run:
+        if model == NAME and not Path(model).is_dir():
+            raise QuothError("the embedded reader keeps its own calibration; name the folder that is to keep this one")
+        check_storable(model)
+    datasets = [common.read_dataset(path) for path in data]
+    names = [Path(path).name for path in data]
+    reader = Reader.load(model, device=device, precision=precision)
+    confidence, facts = fit_on(reader, datasets, names)
+    if not dry_run:
+        store_confidence(reader.source, confidence)
+    facts["stored"] = None if dry_run else str(reader.source)
+    common.output(facts, as_json, lambda: _show(facts))
+
+
+def fit_on(reader: Reader, datasets: Sequence[Dataset], names: Sequence[str]) -> tuple[Confidence, dict[str, Any]]:
+    """Fit a reader's calibration; also its cross-fitted scores on each dataset."""
+    samples, asked = [], []
+    for number, (dataset, name) in enumerate(zip(datasets, names)):
+        with common.progress(name) as tell:
+            samples.append(sample(reader, dataset.questions, name, progress=tell))
+        with common.progress(f"{name}, many passages") as tell:
+            asked += searches(reader, dataset.questions, FEATURES, number, tell)
+    scores = {one.name: quality(one, p) for one, p in zip(samples, cross_fit(samples))}
+    kept = ("questions", "f1", "HasAns_f1", "NoAns_f1", "expected_calibration_error")
+    fitted = {"cross_fitted": {name: {key: facts[key] for key in kept} for name, facts in scores.items()}}
+    confidence = fit_search(fit_confidence(samples), asked)
+    return replace(confidence, fitted=fitted), {"cross_fitted": scores, "calibration": confidence.to_json()}
+
+
+def _show(facts: dict[str, Any]) -> None:
+    screen = console()
+    heads = ("cross-fitted by article", "questions", "F1", "with an answer", "without", "ECE", "AURC", "of the margin")
+    table = common.figures_table(*heads)
+    for name, of in facts["cross_fitted"].items():
+        f1 = [f"{of[key]:.2f}" if of[key] is not None else "" for key in ("f1", "HasAns_f1", "NoAns_f1")]
+        areas = [f"{part['area_under_risk_coverage']:.3f}" for part in (of, of["raw"])]
+        table.add_row(name, f"{of['questions']:,}", *f1, f"{of['expected_calibration_error']:.3f}", *areas)
+    screen.print(table)
+    weights = common.figures_table("weight", "right", "no answer")
+    fitted = facts["calibration"]
+    for i, name in enumerate(fitted["features"]):
+        weights.add_row(name, *(f"{fitted[kind]['weights'][i]:.3f}" for kind in ("right", "no_answer")))
+    for name in ("bias", "retrieval", "windows"):
+        weights.add_row(name, *(f"{fitted[kind][name]:.3f}" for kind in ("right", "no_answer")))
+    screen.print(weights)
+    screen.print(f"kept in {facts['stored']}" if facts["stored"] else "nothing was stored")
