@@ -123,8 +123,8 @@ def search_table(samples: Sequence[Sample], made: Sequence[Search], threshold: f
     for number, name in enumerate(one.name for one in samples):
         for few in (True, False):
             here = [one for one in made if one.group == number and (len(one.f1) < 8) == few]
-            top = {"margin": [], "calibrated": []}
-            f1 = {"margin": [], "calibrated": []}
+            top: dict[str, list[bool]] = {"margin": [], "calibrated": []}
+            f1: dict[str, list[float]] = {"margin": [], "calibrated": []}
             for one in here:
                 fitted = fits[half[one.group, one.article]]
                 margin = one.values[:, FEATURES.index("margin")]
