@@ -1,4 +1,4 @@
-"""Limits of what a stranger can make a command do: bytes that are read, levels of nesting, seconds that are waited.
+"""Limits of what an untrusted file can make a command do: bytes that are read, levels of nesting, seconds of waiting.
 
 A file may be endless (/dev/zero), inflate (.gz), be a pipe that nobody is at the other end of, or hold thousands of
 lists inside each other. Each of these is one line here, and never a full memory, a traceback or a wait without end.

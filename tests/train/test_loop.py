@@ -188,6 +188,15 @@ class TestStep:
         idle = [name for name, value in model.named_parameters() if value.requires_grad and value.grad is None]
         assert _has_idle(model) == bool(idle)
 
+    def test_a_step_begins_without_gradients(self, quiet, prepared):
+        """A capture that fails in the middle of a backward pass leaves gradients that were never computed."""
+        loop, other = make_loop(quiet, prepared), make_loop(quiet, prepared)
+        advance(loop, 1)
+        advance(other, 1)
+        for _, value, _ in loop.trained():
+            value.grad = torch.full_like(value, float("nan"))
+        assert advance(loop, 2) == advance(other, 2)
+
     def test_compile_is_for_cuda(self, quiet, prepared):
         assert advance(make_loop(quiet, prepared, compile="off"), 2) == advance(make_loop(quiet, prepared), 2)
 

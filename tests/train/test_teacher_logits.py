@@ -138,7 +138,7 @@ class TestLoss:
         assert (sums - 1).abs().max() < 5e-3
         assert task.name == "span"
 
-    def test_no_veto(self):
+    def test_one_teacher_alone_rules_no_token_out(self):
         one = np.array([[np.log(0.5), LEAST, -np.inf]] * 2, np.float16)
         two = np.array([[LEAST, np.log(0.25), -np.inf]] * 2, np.float16)
         found = average([one, two, two])

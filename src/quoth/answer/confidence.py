@@ -10,7 +10,7 @@ Where several windows were read, both exponents have two more terms, which are 0
 score of the window over the best of all, less 1, and `windows`, the logarithm of their number.
 
 A reader gives the candidate that `rank` puts first (for one window: that with the highest P(right)), and abstains if
-P(no answer) is above its P(right): the more probable of both is the better bet. quoth.json keeps all this under
+P(no answer) is above its P(right): of the two it gives the more probable one. quoth.json keeps all this under
 `calibration`; `quoth calibrate` fits it (`quoth.score.calibrate`).
 """
 

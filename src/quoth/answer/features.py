@@ -1,4 +1,4 @@
-"""What speaks for an answer, in numbers that need its window's logits and its text alone.
+"""Features of an answer: numbers computed from its window's logits and from the texts alone.
 
 One row for each candidate, a span among the best of its window. With s, e the logits of the passage tokens of that
 window, and s_0, e_0 those of [CLS]:
@@ -43,7 +43,7 @@ MARKS = ("?", "\uff1f", "\u061f", "\u037e")  # Latin, wide, Arabic, Greek
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The n best spans of each of W windows, and what speaks for them.
+    """The n best spans of each of W windows, and their features.
 
     - spans: (W, n), best first, as `window_spans` gives them
     - values: (W, n, F) float64, the features that were asked for; NaN where there is no span

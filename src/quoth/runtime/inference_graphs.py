@@ -55,12 +55,7 @@ def _round_up(tokens: int) -> int:
 
 def bring_to(size: Size, packed: Packed[np.ndarray], flat: np.ndarray) -> None:
     """Write a batch and its inert windows as one row of integers: see `laid_out`."""
-    tokens, real = size.tokens, len(packed.ids)
-    inert = np.full(size.windows - len(packed.lengths), 1)
-    rest = tokens - real - len(inert)
-    for window in range(len(inert)):  # fill them one after the other, so that none is too long
-        inert[window] += min(rest, size.longest - 1)
-        rest -= inert[window] - 1
+    real, inert = len(packed.ids), size.inert(np.asarray(packed.lengths))
     ids, positions, types, starts, count = laid_out(size, flat)
     for target, values in ((ids, packed.ids), (positions, packed.positions), (types, packed.types)):
         target[:real] = values

@@ -120,8 +120,7 @@ class Feed:
         """
         lengths = self.lengths[indices]
         if size is not None:
-            count, rest = size.windows - len(indices), size.tokens - int(lengths.sum())
-            lengths = np.append(lengths, (rest + np.arange(count)) // count)
+            lengths = np.append(lengths, size.inert(lengths))
         starts = np.append(0, np.cumsum(lengths[:-1]))
         columns = np.zeros((4, len(lengths)), np.int64)
         columns[0] = -1

@@ -140,7 +140,11 @@ class Loop:
         self.windows += len(indices)
 
     def _stages(self, requests: Sequence[Request], windows: int) -> list[Stage]:
-        """The stages of a whole step: those of the objective; with the last one clipping and AdamW."""
+        """The stages of a whole step: those of the objective; with the last one clipping and AdamW.
+
+        A step begins without gradients: a capture that fails in the middle leaves some that were never computed.
+        """
+        self._clear_gradients()
 
         def run(stage: Callable[[], Tensor], last: bool) -> None:
             self.loss_sum += stage()
@@ -157,8 +161,12 @@ class Loop:
                 nn.utils.clip_grad_norm_(group.parameters.values(), group.settings.max_grad_norm)
         for _, optimiser, _ in self._optimisers:
             optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+        self._clear_gradients()
         self.objective.after_step(self._learning_rate)
+
+    def _clear_gradients(self) -> None:
+        for _, optimiser, _ in self._optimisers:
+            optimiser.zero_grad(set_to_none=True)
 
     def _set_learning_rates(self) -> None:
         for settings, optimiser, _ in self._optimisers:

@@ -8,8 +8,8 @@ and the sha256 of the numbers; HASH is a part of the hash of the former. So a ru
 on the same data, find what they need, and a file that is damaged is computed again. The folder is RUN/teacher-logits,
 or one that the recipe names for many runs.
 
-Several teachers are averaged: p = Σ pᵢ / n, the mean of probabilities, so that one teacher that gives a token nothing
-has no veto.
+Several teachers are averaged: p = Σ pᵢ / n, the mean of probabilities. In a mean of logits one teacher that gives a
+token nothing would rule it out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regular expressions of a stranger: refused if they may take for ever."""
+"""Regular expressions that are not trusted: refused if they may take for ever."""
 
 from __future__ import annotations
 

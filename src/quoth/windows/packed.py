@@ -28,6 +28,11 @@ class Size:
     windows: int
     longest: int
 
+    def inert(self, lengths: np.ndarray) -> np.ndarray:
+        """The lengths of the inert windows after real ones of these lengths: nearly equal, each at least 1."""
+        count, rest = self.windows - len(lengths), self.tokens - int(lengths.sum())
+        return (rest + np.arange(count)) // count
+
 
 @dataclass(frozen=True)
 class Packed(Generic[Array]):

@@ -1,4 +1,4 @@
-"""`tokenizer.json` of a stranger, checked before the native library sees it.
+"""A `tokenizer.json` that is not trusted, checked before the native library sees it.
 
 The library takes memory by the largest id, runs any regular expression, lets a normaliser multiply a text, and ends
 the whole process (or panics, with a page of text) at some of what it cannot do. So a file is read here first, as JSON:
