@@ -1,4 +1,4 @@
-"""More training data: unanswerable questions, pairs without a label, other styles of questions and layouts of passages."""
+"""More training data: unanswerable questions, pairs without a label, styles of questions, layouts of passages."""
 
 from quoth.augment.base import Negative
 from quoth.augment.layouts import relayout

@@ -15,6 +15,13 @@ from quoth.data import Question, normalise
 
 Item = TypeVar("Item")
 WORD = re.compile(r"\w+")
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text that lists them."""
+    return frozenset(text.split())
+
+
 LONGEST_STEM = 5  # letters: "populated" and "population" are one word here
 LITTLE = """
 a about after all also although among an and another any are as at be became because become been before being between
@@ -25,7 +32,7 @@ things this those through time to two type under until up used using very was wa
 who whom whose why will with would year years you
 """
 COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
-FUNCTION_WORDS = frozenset(LITTLE.split())  # words that say little by themselves
+FUNCTION_WORDS = word_set(LITTLE)  # words that say little by themselves
 NUMBERS = {word: str(number) for number, word in enumerate(COUNTED.split())}
 
 

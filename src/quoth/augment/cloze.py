@@ -1,8 +1,8 @@
 """Questions made from sentences of a passage, with a phrase of the sentence left out: pairs without a label.
 
-After Lewis, Denoyer and Riedel (2019, "Unsupervised Question Answering by Cloze Translation"): a phrase of a sentence is
-the answer, and the rest of its clause is turned into a question by rules. Here the phrase is not kept as a label: what
-the answer is, and whether there is one, a teacher says.
+After Lewis, Denoyer and Riedel (2019, "Unsupervised Question Answering by Cloze Translation"): a phrase of a sentence
+is the answer, and the rest of its clause is turned into a question by rules. Here the phrase is not kept as a label:
+what the answer is, and whether there is one, a teacher says.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from quoth.augment.base import FUNCTION_WORDS, Draws, draw
+from quoth.augment.base import FUNCTION_WORDS, Draws, draw, word_set
 from quoth.augment.sentences import sentence_spans
 from quoth.augment.styles import keywords
-from quoth.augment.verbs import BE, HAVE, MODAL
+from quoth.augment.verbs import BE, HAVE, MODAL, PAST_FORMS, THIRD_FORMS, inverted
 from quoth.data import Question
 
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
@@ -29,15 +29,21 @@ CODE = re.compile(
     r"\b[A-Za-z_]\w*\(\)|[\"“][^\"”\n]{2,40}[\"”]"
 )
 NAME = re.compile(r"\b[A-Z][\w'’-]+(?: (?:of |the |de |van |von )?[A-Z][\w'’-]+)*")
-NOUN = re.compile(r"\b(?:the|a|an|its|their|your) ((?:[a-z][\w-]+ ){0,2}[a-z][\w-]{2,})(?= (?:is|are|was|were|of|in|to|for|that|which|and|on|with|from|by|at|as|can|will|has|have)\b|[.,;:)]|$)")  # fmt: skip # noqa: E501
+NOUN = re.compile(r"\b(?:[Tt]he|[Aa]n?|[Ii]ts|[Tt]heir|[Yy]our) ((?:[a-z][\w-]+ ){0,2}[a-z][\w-]{2,})(?= (?:is|are|was|were|of|in|to|for|that|which|and|on|with|from|by|at|as|can|will|has|have)\b|[.,;:)]|$)")  # fmt: skip # noqa: E501
 KINDS = {"date": DATE, "count": COUNT, "number": NUMBER, "code": CODE, "name": NAME, "noun": NOUN}
 CLAUSE = re.compile(
     r"[;:()—]|,? (?:which|who|while|although|because|but|whereas|and then) |, (?=(?:and|or|so|if|when) )"
 )
 PLACE_BEFORE = frozenset(("in", "at", "near"))
 WITH_TIME = frozenset(("in", "on", "since", "until", "by", "during", "around", "from"))
-LONGEST_SENTENCE, LONGEST_QUERY, LONGEST_QUESTION = 400, 9, 22  # characters; words; words
-EACH = 6  # phrases of a passage that are tried
+LONGEST_SENTENCE, LONGEST_CLAUSE, LONGEST_QUERY, FEWEST = 400, 16, 8, 3  # characters of a sentence, else words
+KEEP = 2  # a draw for `keywords`: add nothing
+# Words with which a clause does not begin with its subject.
+OPENINGS = word_set(
+    "in on at to for from by with as after before during when while if since because although and or but"
+)
+EACH = 6  # questions of a passage
+TRIES = 4  # phrases of a sentence
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ def _questions(text: str, draws: Draws) -> Iterator[str]:
     good = [one for one in sentences if len(one) <= LONGEST_SENTENCE and len(one.split()) >= 5]
     for sentence in [one for _ in range(2) for one in draws.shuffled(good)]:
         phrases = _phrases(sentence)
-        made = _question(sentence, draws.pick(phrases), draws) if phrases else None
+        made = _question(sentence, [draws.pick(phrases) for _ in range(TRIES)], draws) if phrases else None
         if made is not None and made.lower() not in asked:
             asked.add(made.lower())
             yield made
@@ -94,7 +100,8 @@ def _phrases(sentence: str) -> list[Phrase]:
         for found in form.finditer(sentence):
             group = 1 if kind == "noun" else 0
             start, past = (found.start(), found.end())
-            if kind == "name" and (start == 0 or found.group().lower() in FUNCTION_WORDS):
+            first = found.group().split()[0].lower()
+            if kind == "name" and (first in FUNCTION_WORDS or (start == 0 and " " not in found.group())):
                 continue  # the capital says nothing
             unit = found.group("unit") if kind == "count" else ""
             if group == 0 or found.group(1) not in FUNCTION_WORDS:
@@ -106,14 +113,15 @@ def _phrases(sentence: str) -> list[Phrase]:
     return [group[i % len(group)] for group in by_kind.values() if group for i in range(most)]
 
 
-def _question(sentence: str, phrase: Phrase, draws: Draws) -> str | None:
-    begin, past = _clause(sentence, phrase)
-    before, after = sentence[begin : phrase.start].strip(), sentence[phrase.past : past].strip().rstrip(".!?,;: ")
-    if draws.below(2):
-        asked = _fronted(before, after, phrase, draws)
-        if asked is not None:
-            return asked
-    return _query(before, after, phrase, draws)
+def _question(sentence: str, phrases: Sequence[Phrase], draws: Draws) -> str | None:
+    """A question about the first of some phrases of which one can be made, in two of three cases; else keywords."""
+    parts = []
+    for phrase in phrases:
+        begin, past = _clause(sentence, phrase)
+        before, after = sentence[begin : phrase.start].strip(), sentence[phrase.past : past].strip()
+        parts.append((before, after.rstrip(".!?,;: "), phrase))
+    asked = (_fronted(*part, draws) for part in parts if draws.below(3))
+    return next((one for one in asked if one is not None), None) or _query(*parts[0], draws)
 
 
 def _clause(sentence: str, phrase: Phrase) -> tuple[int, int]:
@@ -139,41 +147,48 @@ def _word(before: str, phrase: Phrase, draws: Draws) -> str:
 
 
 def _query(before: str, after: str, phrase: Phrase, draws: Draws) -> str | None:
-    """The words nearest to the phrase that say something, as typed into a search box; sometimes with the question word."""
+    """The words of the clause nearest to the phrase, as typed into a search box; sometimes with the question word."""
     word = _word(before, phrase, draws)
-    left, right = before.split(), after.split()
-    if phrase.kind == "count" and right:
-        right = right[1:]  # the unit
-    half = LONGEST_QUERY
-    near = " ".join([*left[-half:], *right[: half + max(0, half - len(left))]])
-    found = keywords(near[:1].lower() + near[1:] if not left[:1] or left[0] in near.split()[:1] else near, 2)
-    if found is None:
+    left, right = before.split(), after.split()[phrase.kind == "count" :]  # without the unit
+    near = [*left[-LONGEST_CLAUSE:], *right[:LONGEST_CLAUSE]]
+    if near and near[0].lower() in FUNCTION_WORDS:
+        near[0] = near[0].lower()
+    while near and near[-1].lower() in FUNCTION_WORDS:
+        near.pop()
+    found = keywords(" ".join(near), KEEP)
+    if found is None or len(found.split()) < FEWEST:
         return None
-    kept = " ".join(found.split()[:LONGEST_QUERY])
+    some = len(keywords(" ".join(left[-LONGEST_CLAUSE:]), KEEP) or "")
+    kept = found.split()
+    begin = max(0, len(found[:some].split()) - LONGEST_QUERY // 2) if len(kept) > LONGEST_QUERY else 0
+    query = " ".join(kept[begin : begin + LONGEST_QUERY])
     if phrase.kind == "count":
-        return f"{word} {kept}" if draws.below(2) else f"{phrase.unit} {kept}"
-    return f"{word} {kept}" if draws.below(3) == 0 else kept
+        return f"{word if draws.below(2) else phrase.unit} {query}"
+    return f"{word} {query}" if draws.below(3) == 0 else query
 
 
 def _fronted(before: str, after: str, phrase: Phrase, draws: Draws) -> str | None:
     """The question word in front, the auxiliary after it: "The mill was built in 1742" → "When was the mill built?"."""
-    word, left = _word(before, phrase, draws), before.split()
-    rest = after.split()[1:] if phrase.kind == "count" else after.split()
-    if len(left) + len(rest) > LONGEST_QUESTION or len(left) + len(rest) < 3:
+    word = _word(before, phrase, draws)
+    left, rest = before.rpartition(", ")[2].split(), after.split()
+    if len(left) == 1 and left[0].lower() in WITH_TIME | PLACE_BEFORE and after.startswith(","):
+        left, rest = after.strip(", ").split(", ")[0].split(), []  # "In 1742, the mill was built"
+    elif phrase.kind == "count":
+        rest = rest[1:]  # the unit
+    rest = " ".join(rest).split(", ")[0].split()
+    if not FEWEST <= len(left) + len(rest) <= LONGEST_CLAUSE:
         return None
     if not left:  # the phrase is the subject
-        verb = rest[0].lower() if rest else ""
-        good = verb in BE | HAVE | MODAL or (verb.endswith("s") and verb.islower() and len(rest) > 2)
-        return _asked([word if word != "where" else "what", *rest]) if good else None
-    at = next((i for i, one in enumerate(left) if one in BE | HAVE | MODAL), None)
-    if at is None or at == 0 or any("," in one for one in left[:at]):
+        return _asked([word, *rest]) if rest[0] in BE | HAVE | MODAL | PAST_FORMS | THIRD_FORMS else None
+    if left[0].lower() in FUNCTION_WORDS:
+        left[0] = left[0].lower()
+    found = inverted(left) if left[0].lower() not in OPENINGS else None
+    if found is None:
         return None
-    subject, between = left[:at], left[at + 1 :]
-    if subject[0][0].isupper() and (subject[0].lower() in FUNCTION_WORDS or not subject[0][1:].islower()):
-        subject[0] = subject[0].lower() if subject[0].lower() in FUNCTION_WORDS else subject[0]
-    if between and word in ("when", "where", "what year") and between[-1].lower() in WITH_TIME | PLACE_BEFORE:
-        between = between[:-1]
-    return _asked([word, left[at], *subject, *between, *rest])
+    auxiliary, others = found
+    if word in ("when", "where", "what year") and others[-1].lower() in WITH_TIME | PLACE_BEFORE:
+        others = others[:-1]
+    return _asked([word, auxiliary, *others, *rest])
 
 
 def _asked(words: list[str]) -> str:

@@ -31,15 +31,18 @@ STRANDED = re.compile(  # what ends so, or has this in it, is no noun phrase by 
 )
 INNER = re.compile(
     r"(?i)\b(?:called|named|known as|referred to as|considered|described as|consist|supposed|said to|responsible for|"
-    r"(?:of|with|for|from|as|about|into|to|by) (?:in|on|at|during|when|while|after|before|by|according|that|because|if))\b"
+    r"(?:of|with|for|from|as|about|into|to|by) "
+    r"(?:in|on|at|during|when|while|after|before|by|according|that|because|if))\b"
 )
 ABSTRACT = re.compile(
-    r"(?i)the (?:\w+ ){0,2}?(?:name|nature|purpose|reason|meaning|result|effect|cause|number|population|amount|size|length|"
-    r"height|cost|price|percentage|average|rate|date|year|time|difference|relationship|definition|status|impact|outcome|"
-    r"total|temperature|speed|distance|value|area|elevation|age|goal|aim|role|function|term|word|title|population)s?\b"
+    r"(?i)the (?:\w+ ){0,2}?(?:name|nature|purpose|reason|meaning|result|effect|cause|number|population|amount|size|"
+    r"length|height|cost|price|percentage|average|rate|date|year|time|difference|relationship|definition|status|impact|"
+    r"outcome|total|temperature|speed|distance|value|area|elevation|age|goal|aim|role|function|term|word|title)s?\b"
 )  # one does not name these, but gives or states them
-TIMES = re.compile(r"(?i)(?:.* )?(?:years?|month|day|date|century|decade|season|era|period|time|age)")
-PLACES = re.compile(r"(?i)(?:.* )?(?:country|city|state|town|county|place|region|location|area|village|continent)")
+TIMES = re.compile(r"(?i)(?:[\w-]+ ){0,2}(?:years?|month|day|date|century|decade|season|era|period|time|age)")
+PLACES = re.compile(
+    r"(?i)(?:[\w-]+ ){0,2}(?:country|city|state|town|county|place|region|location|area|village|continent)"
+)
 TELL = ("Tell me", "Tell me", "State", "Say", "Find out", "Please tell me")
 NAME = ("Name", "Name", "Give", "State", "Tell me", "Give me")
 RELATIVE = frozenset(("that", "who", "which", "whose", "where"))
@@ -71,9 +74,9 @@ def _inverted(groups: Words, draw: int) -> str | None:
     if groups["word"].lower() == "what" and _follows([groups["aux"].lower(), *words]):
         return _tell("what", f"{groups['aux'].lower()} {groups['rest']}", draw)
     said = statement(groups["aux"], groups["rest"])
-    if said is None and groups["word"].lower() == "where" and groups["aux"].lower() in BE:
-        if 1 <= len(words) <= 5 and not STRANDED.fullmatch(words[-1]):
-            said = f"{groups['rest']} {groups['aux'].lower()}"
+    short = groups["word"].lower() == "where" and groups["aux"].lower() in BE and len(words) <= 5
+    if said is None and short and not STRANDED.fullmatch(words[-1]):
+        said = f"{groups['rest']} {groups['aux'].lower()}"
     return _tell(groups["word"], said, draw)
 
 
@@ -114,7 +117,7 @@ def _who(groups: Words, draw: int) -> str | None:
 def _follows(words: list[str]) -> bool:
     """Whether the verb follows its auxiliary at once: the question word is the subject."""
     i = 1 + (len(words) > 1 and (words[1] in ADVERBS or words[1].endswith("ly")))
-    if len(words) <= i + 1:
+    if len(words) <= i:
         return False
     if words[0].lower() in DO:
         return False
@@ -139,7 +142,7 @@ def _what_noun(groups: Words, draw: int) -> str | None:
         return None
     opening, words = f"{_pick(NAME, draw)} the {noun}", rest.split()
     if aux in AUXILIARIES:
-        if aux in BE | HAVE | MODAL and _follows([aux, *words]):
+        if _follows([aux, *words]):
             return f"{opening} that {aux} {rest}"
         said = statement(aux, rest)
         if said is None:
@@ -148,7 +151,7 @@ def _what_noun(groups: Words, draw: int) -> str | None:
         if not where:
             return f"{opening} that {said}"
         return f"{opening} {said}" if STRANDED.fullmatch(said) else f"{opening} in which {said}"
-    return f"{opening} that {groups['aux']} {rest}"
+    return None if DO & set(words[:4]) else f"{opening} that {groups['aux']} {rest}"
 
 
 def _with_preposition(groups: Words, draw: int) -> str | None:
@@ -184,6 +187,7 @@ def _how_many(groups: Words, draw: int) -> str | None:
 
 
 NOUN = r"(?P<noun>[\w'’\-$%]+(?: [\w'’\-]+){0,6}?)"
+PREPOSITION = "in|on|at|during|from|to|by|with|for|under"
 AUX = "|".join(sorted(AUXILIARIES))
 FINITE = "|".join(sorted((PAST_FORMS | THIRD_FORMS) - AUXILIARIES))
 RULES: tuple[tuple[re.Pattern[str], Callable[[Words, int], str | None]], ...] = tuple(
@@ -191,20 +195,14 @@ RULES: tuple[tuple[re.Pattern[str], Callable[[Words, int], str | None]], ...] = 
     for pattern, rule in (
         (r"(?i:what|which) (?P<aux>is|was|are|were) (?P<rest>the .+)", _noun_phrase),
         (r"(?i:what['’]s) (?P<aux>)(?P<rest>the .+)", _noun_phrase),
-        (rf"(?P<word>(?i:what)) (?P<aux>{AUX}) (?!(?:the|this|these|a|an|not) )(?P<rest>.+)", _inverted),
-        (
-            r"(?P<word>(?i:what)) (?P<aux>did|does|do|can|could|has|have|had|will|would) (?P<rest>(?:the|this|these|a|an) .+)",
-            _inverted,
-        ),
+        (r"(?P<word>(?i:what)) (?P<aux>is|was|are|were) (?!(?:the|this|these|a|an|one|not) )(?P<rest>.+)", _inverted),
+        (rf"(?P<word>(?i:what)) (?P<aux>{AUX}) (?<!is )(?<!was )(?<!are )(?<!were )(?!not )(?P<rest>.+)", _inverted),
         (rf"(?P<word>(?i:when|where|why)) (?P<aux>{AUX}) (?P<rest>.+)", _inverted),
         (r"(?P<word>(?i:who)) (?P<aux>did|does|do) (?P<rest>.+)", _inverted),
         (r"(?i:who) (?P<aux>is|was|are|were) (?P<rest>.+)", _who_is),
         (r"(?i:who) (?P<rest>\w+ .+)", _who),
         (rf"(?i:how many) {NOUN} (?P<aux>{AUX}|{FINITE}) (?P<rest>.+)", _how_many),
         (rf"(?i:what|which) {NOUN} (?P<aux>{AUX}|{FINITE}) (?P<rest>.+)", _what_noun),
-        (
-            rf"(?P<before>(?i:in|on|at|during|from|to|by|with|for|under)) (?:what|which) {NOUN} (?P<aux>{AUX}) (?P<rest>.+)",
-            _with_preposition,
-        ),
+        (rf"(?P<before>(?i:{PREPOSITION})) (?:what|which) {NOUN} (?P<aux>{AUX}) (?P<rest>.+)", _with_preposition),
     )
 )

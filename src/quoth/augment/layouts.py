@@ -28,13 +28,9 @@ PHRASE = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*(?: [^\W_]+(?:[-'’][^\W_]+)*)?
 NAME = re.compile(r"[A-Z][^\W_]+(?: [A-Z][^\W_]+){0,2}")
 EMPHASIS = ("**", "**", "*", "_", "__", "`", "`", "``")
 LINKS = (
-    "https://example.com/{}",
-    "https://example.org/wiki/{}",
-    "https://docs.example.com/{}.html",
-    "docs/{}.md",
-    "{}.md",
-)
-LINKS += ("#{}", "../{}/README.md", "https://github.com/example/{}", "/wiki/{}")
+    "https://example.com/{}", "https://example.org/wiki/{}", "https://docs.example.com/{}.html", "docs/{}.md", "{}.md",
+    "#{}", "../{}/README.md", "https://github.com/example/{}", "/wiki/{}",
+)  # fmt: skip
 BULLETS = ("- ", "* ", "• ", "+ ", "  - ", "    * ")
 NUMBERS = ("{}. ", "{}) ", "({}) ", "  {}. ")
 MARGINS = ("", "", "", "    ", "> ", "> ", "  ", "# ", " * ", "// ", "| ", "\t")

@@ -10,21 +10,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from quoth.augment.base import Rewriter, draw, rewrite
+from quoth.augment.base import Rewriter, draw, rewrite, word_set
 from quoth.augment.imperative import imperative
 from quoth.data import Question
 
 EDGES = "\"'“”‘’„«»()[]{}<>.,;:!?¿¡…–—-*`"  # left out at the edges of words
 ASKING = {"what", "which", "whose", "whom", "why", "how", "who", "when", "where"}
-LEFT_OUT = frozenset("""
+LEFT_OUT = (
+    word_set("""
 a an the is was are were am be been being do does did done has have had will would can could should may might must shall
 of in on at to for from by with as into onto upon about and or that this these those it its they their them he his him
 she her there then than so such also some any we our us you your i my me if
-""".split()) | ASKING  # fmt: skip
-JOINTS = frozenset("of and the for de la &".split())  # inside a name they stay: "Bank of England"
-STRANDED = frozenset(
-    "for from of after with to in by on at as into".split()
-)  # at the end they stay: "what was he known for"
+""")
+    | ASKING
+)
+JOINTS = word_set("of and the for de la &")  # inside a name they stay: "Bank of England"
+STRANDED = word_set("for from of after with to in by on at as into")  # at the end they stay: "what was he known for"
 KEPT = re.compile(r"(?:^|, )\W*(?i:(?:about|for|approximately) )?((?i:who|when|where)|(?i:how (?:many|much)))\b")
 NOUNS = {
     "when": ("date", "year"),
