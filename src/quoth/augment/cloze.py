@@ -21,7 +21,7 @@ from quoth.data import Question
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 DATE = re.compile(rf"\b(?:(?:\d{{1,2}} )?(?:{MONTHS})(?: \d{{1,2}})?(?:,? \d{{4}})?|1[5-9]\d\d|20\d\d)\b(?![.,]?\d|-)")
 COUNT = re.compile(
-    r"\b(?:\d+(?:[.,]\d+)*|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty)(?= (?P<unit>[a-z]{3,}))"
+    r"\b(?:\d+(?:[.,]\d+)*|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty)(?= (?P<unit>[a-z]{2,}[^s\W]s|people|percent)\b)"
 )
 NUMBER = re.compile(r"(?<![\w.-])[$€£]?\d+(?:[.,]\d+)*%?(?![\w-])")
 CODE = re.compile(
@@ -29,7 +29,10 @@ CODE = re.compile(
     r"\b[A-Za-z_]\w*\(\)|[\"“][^\"”\n]{2,40}[\"”]"
 )
 NAME = re.compile(r"\b[A-Z][\w'’-]+(?: (?:of |the |de |van |von )?[A-Z][\w'’-]+)*")
-NOUN = re.compile(r"\b(?:[Tt]he|[Aa]n?|[Ii]ts|[Tt]heir|[Yy]our) ((?:[a-z][\w-]+ ){0,2}[a-z][\w-]{2,})(?= (?:is|are|was|were|of|in|to|for|that|which|and|on|with|from|by|at|as|can|will|has|have)\b|[.,;:)]|$)")  # fmt: skip # noqa: E501
+NOUN = re.compile(
+    r"\b(?:[Tt]he|[Aa]n?|[Ii]ts|[Tt]heir|[Yy]our) (?P<noun>(?:[a-z][\w-]+ ){0,2}[a-z][\w-]{2,})"
+    r"(?= (?:is|are|was|were|of|in|to|for|that|which|and|on|with|from|by|at|as|can|will|has|have)\b|[.,;:)]|$)"
+)
 KINDS = {"date": DATE, "count": COUNT, "number": NUMBER, "code": CODE, "name": NAME, "noun": NOUN}
 CLAUSE = re.compile(
     r"[;:()—]|,? (?:which|who|while|although|because|but|whereas|and then) |, (?=(?:and|or|so|if|when) )"
@@ -98,14 +101,13 @@ def _phrases(sentence: str) -> list[Phrase]:
     by_kind: dict[str, list[Phrase]] = {}
     for kind, form in KINDS.items():
         for found in form.finditer(sentence):
-            group = 1 if kind == "noun" else 0
-            start, past = (found.start(), found.end())
             first = found.group().split()[0].lower()
-            if kind == "name" and (first in FUNCTION_WORDS or (start == 0 and " " not in found.group())):
+            if kind == "name" and (first in FUNCTION_WORDS or (found.start() == 0 and " " not in found.group())):
                 continue  # the capital says nothing
+            if kind == "noun" and found.group("noun") in FUNCTION_WORDS:
+                continue
             unit = found.group("unit") if kind == "count" else ""
-            if group == 0 or found.group(1) not in FUNCTION_WORDS:
-                by_kind.setdefault(kind, []).append(Phrase(kind, start, past, unit))
+            by_kind.setdefault(kind, []).append(Phrase(kind, found.start(), found.end(), unit))
     if "date" in by_kind:
         dates = {(one.start, one.past) for one in by_kind["date"]}
         by_kind["number"] = [one for one in by_kind.get("number", []) if (one.start, one.past) not in dates]
@@ -143,7 +145,7 @@ def _word(before: str, phrase: Phrase, draws: Draws) -> str:
     if phrase.kind == "name":
         where = draws.pick(("where", "what")) if last in PLACE_BEFORE else ""
         return where or (draws.pick(("who", "what")) if last in ("by", "") else "what")
-    return draws.pick(("what", "what", "which")) if phrase.kind == "noun" else "what"
+    return "what"
 
 
 def _query(before: str, after: str, phrase: Phrase, draws: Draws) -> str | None:
@@ -182,7 +184,8 @@ def _fronted(before: str, after: str, phrase: Phrase, draws: Draws) -> str | Non
         return _asked([word, *rest]) if rest[0] in BE | HAVE | MODAL | PAST_FORMS | THIRD_FORMS else None
     if left[0].lower() in FUNCTION_WORDS:
         left[0] = left[0].lower()
-    found = inverted(left) if left[0].lower() not in OPENINGS else None
+    joined = left[-1] in ("and", "or") or (rest and rest[0] in ("and", "or", "of"))  # part of something larger
+    found = inverted(left) if left[0] not in OPENINGS and not joined else None
     if found is None:
         return None
     auxiliary, others = found

@@ -31,7 +31,7 @@ write/wrote/written
 REGULAR = """
 abandon abdicate absorb accept accommodate accompany accomplish accuse achieve acknowledge acquire add admit adopt
 advertise advise advocate affect agree allow analyze announce apologize appear appoint approve argue arise arrive ask
-aspire assassinate assign assist assume attain attempt attend attract avoid ban believe belong border capture carry
+aspire assassinate assign assist assume attain attempt attend attract avoid ban believe belong border burn capture carry
 cause cease celebrate challenge change characterize claim classify close collaborate collapse collect colonize combine
 commemorate commit communicate compare compete complete compose comprise condemn conduct confirm connect conquer
 consider consist construct contain continue contract contribute control convert convey correspond cover create
@@ -185,9 +185,11 @@ def inverted(words: Sequence[str]) -> tuple[str, list[str]] | None:
     """
     for i in range(1, len(words)):
         word, before = words[i], words[i - 1].lower()
+        if before in RELATIVE | AUXILIARIES:
+            return None
         if word in BE | HAVE | MODAL:
             return word, [*words[:i], *words[i + 1 :]]
-        unclear = before in BEFORE_NOUN - PRONOUNS or before == "to" or before in RELATIVE
+        unclear = before in BEFORE_NOUN - PRONOUNS
         unclear |= words[i + 1 : i + 2] == ["by"] or word == "used" or (i == 1 and before in ADVERBS)
         if word in BASES and not unclear and (BASES[word][1] not in NOUNS or word in PAST_FORMS):
             auxiliary, base = BASES[word]
