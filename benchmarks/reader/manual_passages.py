@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from itertools import accumulate
 from pathlib import Path
 
 PACKAGES = """
@@ -36,6 +37,7 @@ tornado==6.6.1 twisted==26.10.0 zope.interface==8.7
 """
 INDEX = "https://pypi.org/simple"
 SHORTEST, LONGEST = 200, 1200  # characters of a passage
+DOCSTRING = 3
 LARGEST = 2_000_000  # bytes of a file that is read
 TEXTS = re.compile(
     r"(?i)\.(?:rst|txt|md|1|5|8)$|/(?:readme|changes|changelog|news|license|copying|notice|authors)[^/.]*$"
@@ -47,9 +49,10 @@ SKIPPED = re.compile(
 FOREIGN = re.compile(  # texts that checks from outside use
     r"GNU (?:LESSER |AFFERO |LIBRARY )?GENERAL PUBLIC LICENSE|Debian Policy|Python Software Foundation License Version"
 )
+GPL = re.compile(r"(?i)GNU\s+(?:\w+\s+)?General\s+Public\s+Licen[sc]e")
 DIRECTIVE = re.compile(r"\s*(?:\.\. |:[a-z-]+:(?:\s|$)|\.\.$|\.[A-Z]{2}\b|\[//\]|<!--|:orphan:)")
 NAMED = re.compile(r"(\.\. [a-z-]+::) +(?=\S* \S+ )")  # a directive with text: the text stays
-ROLE = re.compile(r":[\w:+-]+:`~?\.?([^`<]*?)(?: ?<[^`>]*>)?`")
+ROLE = re.compile(r"(?::[\w:+-]+:|\{[\w:-]+\})`~?\.?([^`<]*?)(?: ?<[^`>]*>)?`")
 LINK = re.compile(r"`([^`<]+?) ?<[^`>]+>`__?")
 RULE = re.compile(r"\s*([=\-~^\"'`#*+.:_])\1{2,}\s*")
 MARKUP = re.compile(r"<[^<>]{1,200}>")
@@ -139,9 +142,10 @@ def blocks(text: str) -> list[str]:
         lines = [NAMED.sub("", line) for line in block.split("\n")]
         kept = [line.rstrip() for line in lines if not DIRECTIVE.match(line) and not RULE.fullmatch(line)]
         clean = LINK.sub(r"\1", ROLE.sub(r"\1", "\n".join(kept)))
-        clean = re.sub(r"[^\S\n]+", " ", MARKUP.sub("", html.unescape(clean))).strip()
-        if clean and "\x00" not in clean:
-            found.append(re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", clean))
+        clean = re.sub(r"[^\S\n]+", " ", MARKUP.sub("", html.unescape(clean)))
+        clean = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", re.sub(r"\s*\n\s*\n", "\n", clean)).strip()
+        if clean:
+            found.append(clean)
     return found
 
 
@@ -179,48 +183,48 @@ def good(passage: str) -> bool:
     letters = sum(map(str.isalpha, passage))
     words = re.findall(r"\b(?:the|a|of|to|is|in|and|for|this|be|if|with|or)\b", passage.lower())
     plain = sum(character.isascii() for character in passage)
-    enough = SHORTEST <= len(passage) <= LONGEST and letters >= 0.6 * len(passage) and plain >= 0.98 * len(passage)
+    enough = (
+        not GPL.search(passage)
+        and SHORTEST <= len(passage) <= LONGEST
+        and letters >= 0.6 * len(passage)
+        and plain >= 0.98 * len(passage)
+    )
     return enough and len(words) >= len(passage) / 80
 
 
-def of_package(package: Package, seen: set[str], share: int) -> list[str]:
-    """The passages of a package, without those seen before, drawn by their hashes up to `share` characters."""
-    found = []
-    for _, text in package.texts():
+def of_package(package: Package, seen: set[str]) -> list[str]:
+    """The passages of a package without those seen before, in an order drawn by their hashes.
+
+    Manuals come DOCSTRING times as often as docstrings, which are often about the insides of a package.
+    """
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for path, text in package.texts():
         for passage in passages(text):
             key = re.sub(r"\W+", "", passage.lower())[:150]
-            if good(passage) and key not in seen and not FOREIGN.search(passage):
+            if good(passage) and key not in seen:
                 seen.add(key)
-                found.append(passage)
-    order = sorted(range(len(found)), key=lambda i: hashlib.sha256(found[i].encode()).hexdigest())
-    chosen, size = [], 0
-    for i in order:
-        if size >= share:
-            break
-        chosen.append(i)
-        size += len(found[i])
-    return [found[i] for i in sorted(chosen)]
+                found[path.endswith(".py")].append(passage)
+    for kind in found.values():
+        kind.sort(key=lambda passage: hashlib.sha256(passage.encode()).hexdigest())
+    ranked = [
+        (i * (DOCSTRING if code else 1), code, text) for code, kind in found.items() for i, text in enumerate(kind)
+    ]
+    return [text for _, _, text in sorted(ranked)]
 
 
 def collect(packages: Sequence[Package], most: int) -> dict[str, list[str]]:
     """The passages of each package: at most `most` characters in all, as evenly spread as the small ones allow."""
     seen: set[str] = set()
-    everything = {package.name: of_package(package, seen, most) for package in packages}
+    everything = {package.name: of_package(package, seen) for package in packages}
+    left, share = most, 0
     sizes = sorted(sum(map(len, texts)) for texts in everything.values())
-    left, share = most, most
     for i, size in enumerate(sizes):
         share = left // (len(sizes) - i)
         left -= min(size, share)
     found = {}
     for name, texts in everything.items():
-        order = sorted(range(len(texts)), key=lambda i: hashlib.sha256(texts[i].encode()).hexdigest())
-        total, kept = 0, []
-        for i in order:
-            total += len(texts[i])
-            if total > share:
-                break
-            kept.append(i)
-        found[name] = [texts[i] for i in sorted(kept)]
+        ends = accumulate(map(len, texts))
+        found[name] = [text for text, end in zip(texts, ends, strict=True) if end <= share]
     return found
 
 

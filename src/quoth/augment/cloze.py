@@ -11,17 +11,19 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from quoth.augment.base import FUNCTION_WORDS, Draws, draw, word_set
 from quoth.augment.sentences import sentence_spans
 from quoth.augment.styles import keywords
-from quoth.augment.verbs import BE, HAVE, MODAL, PAST_FORMS, THIRD_FORMS, inverted
+from quoth.augment.verbs import ADVERBS, BE, HAVE, MODAL, PAST_FORMS, THIRD_FORMS, inverted
 from quoth.data import Question
 
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 DATE = re.compile(rf"\b(?:(?:\d{{1,2}} )?(?:{MONTHS})(?: \d{{1,2}})?(?:,? \d{{4}})?|1[5-9]\d\d|20\d\d)\b(?![.,]?\d|-)")
 COUNT = re.compile(
-    r"\b(?:\d+(?:[.,]\d+)*|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty)(?= (?P<unit>[a-z]{2,}[^s\W]s|people|percent)\b)"
+    r"\b(?:\d+(?:[.,]\d+)*|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty)"
+    r"(?= (?P<unit>[a-z]{2,}[^s\W]s|people|percent)\b)"
 )
 NUMBER = re.compile(r"(?<![\w.-])[$€£]?\d+(?:[.,]\d+)*%?(?![\w-])")
 CODE = re.compile(
@@ -34,8 +36,9 @@ NOUN = re.compile(
     r"(?= (?:is|are|was|were|of|in|to|for|that|which|and|on|with|from|by|at|as|can|will|has|have)\b|[.,;:)]|$)"
 )
 KINDS = {"date": DATE, "count": COUNT, "number": NUMBER, "code": CODE, "name": NAME, "noun": NOUN}
-CLAUSE = re.compile(
-    r"[;:()—]|,? (?:which|who|while|although|because|but|whereas|and then) |, (?=(?:and|or|so|if|when) )"
+CLAUSE = re.compile(  # bullets and cells of tables too: the lines of a paragraph are joined
+    r"[;:()\[\]{}—\n]| [-*•|+#] |[.?!]\s|"
+    r",? (?:which|who|while|although|because|but|whereas|and then) |, (?=(?:and|or|so|if|when) )"
 )
 PLACE_BEFORE = frozenset(("in", "at", "near"))
 WITH_TIME = frozenset(("in", "on", "since", "until", "by", "during", "around", "from"))
@@ -43,7 +46,8 @@ LONGEST_SENTENCE, LONGEST_CLAUSE, LONGEST_QUERY, FEWEST = 400, 16, 8, 3  # chara
 KEEP = 2  # a draw for `keywords`: add nothing
 # Words with which a clause does not begin with its subject.
 OPENINGS = word_set(
-    "in on at to for from by with as after before during when while if since because although and or but"
+    "in on at to for from by with as after before during when while if since because although and or but "
+    "is are was were has have had can will that which who"
 )
 EACH = 6  # questions of a passage
 TRIES = 4  # phrases of a sentence
@@ -87,13 +91,18 @@ def _questions(text: str, draws: Draws) -> Iterator[str]:
     """Different questions about a passage, of different sentences as far as there are some."""
     asked: set[str] = set()
     sentences = [text[begin:past] for begin, past in sentence_spans(text)]
-    good = [one for one in sentences if len(one) <= LONGEST_SENTENCE and len(one.split()) >= 5]
+    good = [one for one in sentences if len(one) <= LONGEST_SENTENCE and len(one.split()) >= 5 and _wordy(one)]
     for sentence in [one for _ in range(2) for one in draws.shuffled(good)]:
         phrases = _phrases(sentence)
         made = _question(sentence, [draws.pick(phrases) for _ in range(TRIES)], draws) if phrases else None
         if made is not None and made.lower() not in asked:
             asked.add(made.lower())
             yield made
+
+
+def _wordy(sentence: str) -> bool:
+    """Whether it is made of words, not of formulas or code."""
+    return sum(character.isalpha() or character == " " for character in sentence) >= 0.85 * len(sentence)
 
 
 def _phrases(sentence: str) -> list[Phrase]:
@@ -123,16 +132,16 @@ def _question(sentence: str, phrases: Sequence[Phrase], draws: Draws) -> str | N
         before, after = sentence[begin : phrase.start].strip(), sentence[phrase.past : past].strip()
         parts.append((before, after.rstrip(".!?,;: "), phrase))
     asked = (_fronted(*part, draws) for part in parts if draws.below(3))
-    return next((one for one in asked if one is not None), None) or _query(*parts[0], draws)
+    queries = (_query(*part, draws) for part in parts)
+    return next((one for one in chain(asked, queries) if one is not None), None)
 
 
 def _clause(sentence: str, phrase: Phrase) -> tuple[int, int]:
-    """The characters of the clause around a phrase; of the whole sentence where the clause is short."""
+    """The characters of the clause around a phrase."""
     cuts = [found.span() for found in CLAUSE.finditer(sentence)]
     begin = max((past for _, past in cuts if past <= phrase.start), default=0)
     past = min((start for start, _ in cuts if start >= phrase.past), default=len(sentence))
-    words = sentence[begin : phrase.start].split() + sentence[phrase.past : past].split()
-    return (begin, past) if len(words) >= 5 else (0, len(sentence))
+    return begin, max(past, phrase.past)
 
 
 def _word(before: str, phrase: Phrase, draws: Draws) -> str:
@@ -185,7 +194,7 @@ def _fronted(before: str, after: str, phrase: Phrase, draws: Draws) -> str | Non
     if left[0].lower() in FUNCTION_WORDS:
         left[0] = left[0].lower()
     joined = left[-1] in ("and", "or") or (rest and rest[0] in ("and", "or", "of"))  # part of something larger
-    found = inverted(left) if left[0] not in OPENINGS and not joined else None
+    found = inverted(left) if left[0] not in OPENINGS | ADVERBS and not joined else None
     if found is None:
         return None
     auxiliary, others = found
@@ -194,6 +203,9 @@ def _fronted(before: str, after: str, phrase: Phrase, draws: Draws) -> str | Non
     return _asked([word, auxiliary, *others, *rest])
 
 
-def _asked(words: list[str]) -> str:
+def _asked(words: list[str]) -> str | None:
+    """The words as a question, if two of them at least say something."""
+    if sum(word.lower() not in FUNCTION_WORDS for word in words) < 2:
+        return None
     text = " ".join(words)
     return text[0].upper() + text[1:] + "?"

@@ -191,7 +191,8 @@ def inverted(words: Sequence[str]) -> tuple[str, list[str]] | None:
             return word, [*words[:i], *words[i + 1 :]]
         unclear = before in BEFORE_NOUN - PRONOUNS
         unclear |= words[i + 1 : i + 2] == ["by"] or word == "used" or (i == 1 and before in ADVERBS)
-        if word in BASES and not unclear and (BASES[word][1] not in NOUNS or word in PAST_FORMS):
+        sure = word in PAST_FORMS or words[i + 1 : i + 2] == [] or words[i + 1].lower() in BEFORE_NOUN
+        if word in BASES and not unclear and (sure or BASES[word][1] not in NOUNS):
             auxiliary, base = BASES[word]
             return auxiliary, [*words[:i], base, *words[i + 1 :]]
     return None
