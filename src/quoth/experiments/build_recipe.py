@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quoth.config import check_value, fill, nearest, read_table
+from quoth.config import check_value, fill, nearest, read_table, shown
 from quoth.errors import QuothError
 from quoth.experiments.card import Card
 from quoth.prune import PruneRecipe, make_prune_recipe
@@ -64,9 +64,6 @@ class BuildRecipe:
         check_value(1 <= self.teachers <= MOST, "teachers", self.teachers, f"from 1 to {MOST}")
         learns = self.teachers == 1 or self.student is not None or self.cut is not None
         check_value(learns, "teachers", self.teachers, "1 without [student] and [cut], which learn from them")
-        for name, data in self.data.items():
-            if data.task != "span":
-                raise QuothError(f"recipe: {name}.data.task is {data.task!r}; a reader is trained for 'span'")
         if not self.evaluate:
             raise QuothError("recipe: data.evaluate is missing; the threshold for no answer is fitted on it")
         names = [Path(source).name for source in self.calibrate.data]
@@ -147,18 +144,22 @@ def make_build_recipe(table: Mapping[str, Any], where: str = "recipe") -> BuildR
         if key not in known:
             raise QuothError(f"{where}: unknown table {key}; did you mean {nearest(key, known)}?")
         if key != "teachers" and not isinstance(value, Mapping):
-            raise QuothError(f"{where}: {key} is {value!r}, a table is wanted")
+            raise QuothError(f"{where}: {key} is {shown(value)}, a table is wanted")
     for key, what in SET.items():
         stage, _, name = key.partition(".")
         if name in table.get(stage, {}):
             raise QuothError(f"{where}: {key} is always {what}; leave it out")
     count = table.get("teachers", 1)
     if type(count) is not int:
-        raise QuothError(f"{where}: teachers is {count!r}; a whole number is wanted")
+        raise QuothError(f"{where}: teachers is {shown(count)}; a whole number is wanted")
     data = table.get("data", {})
     labelled = {key: value for key, value in data.items() if key != "unlabelled"}  # which no teacher can learn from
     shared = {"teacher": labelled, "student": data, "cut": data}
     stages = {name: _over({"data": below}, table.get(name, {})) for name, below in shared.items()}
+    for name, stage in stages.items():
+        task = stage["data"].get("task", "span") if isinstance(stage["data"], Mapping) else "span"
+        if task != "span":
+            raise QuothError(f"{where}: {name}.data.task is {shown(task)}; a reader is trained for 'span'")
     student = {**stages["student"], "teachers": ["teacher"]} if table.get("student") else None
     cut = {"model": "student", **stages["cut"], "states_of": "unpruned"} if table.get("cut") else None
     return BuildRecipe(
