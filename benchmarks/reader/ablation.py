@@ -43,11 +43,10 @@ from quoth.answer.features import NAMES
 from quoth.config import read_table
 from quoth.data import Dataset, read
 from quoth.errors import QuothError
-from quoth.experiments.build_reader import _over
 from quoth.files import read_json, sha256_of, write_json
 from quoth.model import load
 from quoth.prune import make_prune_recipe, prune
-from quoth.score.calibrate import FEATURES, Sample, _part, cross_fit, quality, sample
+from quoth.score.calibrate import FEATURES, Sample, cross_fit, quality, sample
 from quoth.tasks import Data, Task, prepare
 from quoth.train import make_recipe, train
 
@@ -74,7 +73,7 @@ class Tasks:
 
 def run_row(row: dict[str, Any], table: dict[str, Any], seed: int, out: Path, tasks: Tasks) -> Path:
     """Train or prune by the row's recipe: the folder of the model."""
-    recipe = _over(table[row["recipe"]], _table(row.get("overrides", [])))
+    recipe = join(table[row["recipe"]], _table(row.get("overrides", [])))
     recipe = json.loads(json.dumps({**recipe, "seed": seed}).replace("{out}", str(out)))
     run = out / f"{row['name']}-{seed}"
     if row["recipe"] == "cut":
@@ -84,6 +83,15 @@ def run_row(row: dict[str, Any], table: dict[str, Any], seed: int, out: Path, ta
     made = make_recipe(recipe, row["name"])
     train(made, run, task=tasks.get(made.data, made.model))
     return run / "model"
+
+
+def join(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Two tables of tables; the keys of `above` win, and an empty table there removes the one below."""
+    joined = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and value and isinstance(joined.get(key), dict)
+        joined[key] = join(joined[key], value) if both else value
+    return joined
 
 
 def _table(overrides: Sequence[str]) -> dict[str, Any]:
@@ -101,7 +109,7 @@ def score(model: Path, datasets: dict[str, Dataset]) -> dict[str, Any]:
     for one, p in zip(samples, fitted):
         first = one.article < (one.article.max() + 1) / 2
         masks = {"choice": first, "rest": ~first, "all": np.ones(len(one), bool)}
-        found[one.name] = {part: _scores(_part(one, mask), p[mask]) for part, mask in masks.items()}
+        found[one.name] = {part: _scores(one.part(mask), p[mask]) for part, mask in masks.items()}
     for part in PARTS:
         found[f"mean {part}"] = float(np.mean([found[name][part]["f1"] for name in datasets]))
     return found

@@ -19,6 +19,8 @@ from quoth.experiments.build_recipe import read_build_recipe
 from quoth.model.loading import load
 from quoth.score.calibrate_reader import fit_reader
 from quoth.score.quality import span_quality
+from quoth.tasks.examples import read_unlabelled
+from quoth.tasks.settings import Unlabelled
 from quoth.train.training import Interrupted
 from train.material import assert_same_weights
 
@@ -149,6 +151,23 @@ def test_a_stage_that_wants_others_makes_its_own(place, tmp_path, word):
     assert data["cut"] == recipe.cut.data
     assert data["cut"].negatives.moved
     assert not build_data.shares_examples(recipe, data)
+
+
+def test_pairs_are_made_once_for_student_and_cut(place, tmp_path):
+    recipe = read_build_recipe(RECIPE, words(place, "data.negatives.moved=0.5", "data.unlabelled.moved=0.5"))
+    data = build_data.training_data(tmp_path, recipe)
+    files = [str(tmp_path / name) for name in ("negatives.json", "unlabelled.json")]
+    asked = read_unlabelled(recipe.student.data.unlabelled, read(place / "train.json").trainable, recipe.student.seed)
+    made = read(tmp_path / "unlabelled.json").questions
+    assert {(q.id, q.question, q.context) for q in made} == {(q.id, q.question, q.context) for q in asked[0]}
+    assert data["teacher"].train == (str(place / "train.json"), files[0])
+    for name in ("student", "cut"):
+        assert data[name].train == data["teacher"].train
+        assert data[name].unlabelled == Unlabelled(questions=(files[1],))
+    assert build_data.shares_examples(recipe, data)
+    before = (tmp_path / "unlabelled.json").stat().st_mtime_ns
+    build_data.training_data(tmp_path, recipe)
+    assert (tmp_path / "unlabelled.json").stat().st_mtime_ns == before
 
 
 def test_nothing_is_made_where_the_teacher_wants_nothing(place, tmp_path):

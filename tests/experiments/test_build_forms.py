@@ -211,4 +211,4 @@ def test_what_was_found_is_not_read_from_a_broken_file(place, tmp_path):
         stages._kept(tmp_path, "quantise", {})
     (tmp_path / "negatives.json").write_text("{}")
     with pytest.raises(QuothError, match=r"negatives\.json: is not what Quoth writes there"):
-        build_data.count_made(tmp_path)
+        build_data.count_made(tmp_path / "negatives.json")

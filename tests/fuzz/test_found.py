@@ -227,7 +227,7 @@ class TestRunsThatWereChanged:
     def test_the_made_questions_of_a_build(self, tmp_path, text):
         (tmp_path / "negatives.json").write_text(text)
         with pytest.raises(QuothError, match=r"negatives\.json: "):
-            count_made(tmp_path)
+            count_made(tmp_path / "negatives.json")
 
     @pytest.mark.parametrize("verb", ["train", "prune", "build"])
     def test_metrics_that_cannot_be_shown(self, tmp_path, cli, monkeypatch, verb):

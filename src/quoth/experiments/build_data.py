@@ -1,22 +1,24 @@
 """The data of a build, read and made before its first stage, and what can be checked of all stages with them.
 
-RUN/negatives.json holds the unanswerable questions that the teachers ask for. A later stage that asks for the same ones
-of the same questions has this file too; one that asks for others, or for pairs without a label besides (which are made
-of the questions without negatives), makes its own.
+RUN/negatives.json holds the unanswerable questions that the teachers ask for, RUN/unlabelled.json the pairs without a
+label that the student asks for (without a student, the cut). A stage that asks for the same of the same questions has
+these files; one that asks for others makes its own. Both need no GPU: a build that is stopped as its first teacher
+begins, and goes on elsewhere with the same names of files, does not make them again.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from quoth.augment import as_squad, make_negatives
-from quoth.data import Dataset, read
+from quoth.augment import Negative, as_squad, make_negatives, make_unlabelled
+from quoth.data import Dataset, Question, read
 from quoth.data.plain_text import read_paragraphs
 from quoth.errors import QuothError
 from quoth.experiments.build_recipe import BuildRecipe
@@ -24,13 +26,15 @@ from quoth.files import read_object, write_json
 from quoth.model import Model
 from quoth.prune.plan import check_run, make_cost, plan_rounds
 from quoth.tasks import Data, Negatives, Task, prepare
+from quoth.tasks.settings import Unlabelled
 from quoth.train.build import build_model
 from quoth.train.log import Tell
 from quoth.train.metrics import FILE
 from quoth.train.teacher_logits import check_lengths, check_teacher
 from quoth.windows import Tokenizer
 
-MADE = "negatives.json"
+MADE, PAIRS = "negatives.json", "unlabelled.json"
+KINDS = ("moved", "lookalike", "new", "cloze")  # of pairs without a label
 LONGEST = 256  # windows of the student, in whose tokens of the teacher it is seen whether the teacher can read them
 
 
@@ -75,34 +79,67 @@ def read_sources(recipe: BuildRecipe) -> Sources:
 
 
 def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> dict[str, Data]:
-    """The data of each stage, with RUN/negatives.json in place of the negatives that the teachers ask for."""
-    first, parts = recipe.teacher.data, asdict(recipe.teacher.data.negatives)
-    if not any(parts.values()) or first.fraction < 1:
-        return recipe.data
-    place, seed = run / MADE, recipe.teacher.seed
-    origin = {"train": list(first.train), "parts": parts, "seed": seed}
-    if not place.exists() or read_object(place).get("origin") != origin:  # of a recipe that was refused later, say
-        if tell:
-            tell("negatives")
-        asked = [question for source in first.train for question in read(source).trainable]
-        write_json(place, {**as_squad(make_negatives(asked, parts, seed)), "origin": origin})
+    """The data of each stage, with files of RUN in place of the negatives and pairs that it asks for."""
+    say = tell or (lambda _: None)
+    first, last = recipe.teacher, list(recipe.data.values())[min(1, len(recipe.data) - 1)]
+    negatives = {"train": list(first.data.train), "parts": asdict(first.data.negatives), "seed": first.seed}
+    pairs = {"train": list(last.train), "parts": asdict(last.unlabelled), "seed": _seed(recipe)}
+    has_negatives = first.data.fraction == 1 and any(negatives["parts"].values())
+    has_pairs = last.fraction == 1 and _makes_pairs(last)
+    if has_negatives:
+        _make(run / MADE, negatives, say, lambda asked: make_negatives(asked, negatives["parts"], first.seed))
+    if has_pairs:
+        _make(run / PAIRS, pairs, say, lambda asked: _pairs(last.unlabelled, asked, pairs["seed"]))
 
     def joined(data: Data) -> Data:
-        same = (data.train, data.fraction, data.negatives) == (first.train, first.fraction, first.negatives)
-        if not same or data.unlabelled.wanted:
+        """All that a stage asks for is in the files, or nothing is: pairs are made of questions without negatives."""
+        asked = (data.train, data.fraction)
+        if asked != (first.data.train, first.data.fraction) or data.negatives != first.data.negatives:
             return data
-        return replace(data, train=(*data.train, str(place)), negatives=Negatives())
+        if _makes_pairs(data):
+            if not has_pairs or (*asked, data.unlabelled) != (last.train, last.fraction, last.unlabelled):
+                return data
+            data = replace(data, unlabelled=Unlabelled(questions=(*data.unlabelled.questions, str(run / PAIRS))))
+        if has_negatives:
+            data = replace(data, train=(*data.train, str(run / MADE)), negatives=Negatives())
+        return data
 
     return {name: joined(data) for name, data in recipe.data.items()}
 
 
-def count_made(run: Path) -> dict[str, int]:
+def _seed(recipe: BuildRecipe) -> int:
+    """By which pairs are drawn: of the student or, without one, of the cut."""
+    later = recipe.student or recipe.cut
+    return later.seed if later else recipe.teacher.seed
+
+
+def _makes_pairs(data: Data) -> bool:
+    return any(getattr(data.unlabelled, kind) for kind in KINDS)
+
+
+def _pairs(wanted: Unlabelled, asked: list[Question], seed: int) -> list[Negative]:
+    """Pairs without a label, as `as_squad` wants them. That they have no answer is not looked at."""
+    texts = [text for path in wanted.passages for text in read_paragraphs(path)]
+    made = make_unlabelled(asked, {kind: getattr(wanted, kind) for kind in KINDS}, texts, seed)
+    return [Negative(question, kind, "") for kind, found in made.items() for question in found]
+
+
+def _make(place: Path, origin: dict[str, Any], say: Tell, make: Callable[[list[Question]], list[Negative]]) -> None:
+    """Write a file of made questions, unless it is there: one of a recipe that was refused later has another origin."""
+    if place.exists() and read_object(place).get("origin") == json.loads(json.dumps(origin)):
+        return
+    say(place.stem)
+    asked = [question for source in origin["train"] for question in read(source).trainable]
+    write_json(place, {**as_squad(make(asked)), "origin": origin})
+
+
+def count_made(place: Path) -> dict[str, int]:
     """How many questions each maker has made."""
     try:
-        articles = read_object(run / MADE)["data"]
+        articles = read_object(place)["data"]
         return dict(Counter(str(q["maker"]) for a in articles for p in a["paragraphs"] for q in p["qas"]))
     except (KeyError, TypeError):
-        raise QuothError(f"{run / MADE}: is not what Quoth writes there; begin anew with another --out") from None
+        raise QuothError(f"{place}: is not what Quoth writes there; begin anew with another --out") from None
 
 
 def check_stages(run: Path, recipe: BuildRecipe, data: dict[str, Data]) -> Task | None:

@@ -3,7 +3,7 @@
     build_reader(read_build_recipe(find_recipe("embedded"), ["data.train=train.json"]), "runs/embedded")
 
 RUN/recipe.toml     the recipe as given; each stage has its own with all defaults
-RUN/negatives.json  the unanswerable questions that the teachers ask for, and later stages that ask for the same ones
+RUN/negatives.json, unlabelled.json   made questions and pairs, as `quoth.experiments.build_data` says
 RUN/teacher/        a run of `quoth train`; of several teachers: teacher-0, teacher-1, …
 RUN/teacher-logits/ of the teachers, for student and cut; a cut of other data has its own files there
 RUN/student/        a run of `quoth train` on the teachers' logits
@@ -35,6 +35,7 @@ from quoth.data import Dataset
 from quoth.errors import QuothError
 from quoth.experiments.build_data import (
     MADE,
+    PAIRS,
     Sources,
     check_stages,
     count_made,
@@ -55,7 +56,13 @@ from quoth.train import Recipe, TrainMetrics, train
 from quoth.train.log import Tell
 from quoth.train.run_folder import RunFolder
 
-TRIED = ("recipe.toml", "seconds.json", "teacher", MADE)  # what a recipe leaves that was refused by its first stage
+TRIED = (
+    "recipe.toml",
+    "seconds.json",
+    "teacher",
+    MADE,
+    PAIRS,
+)  # what a recipe leaves that was refused by its first stage
 SCORES = ("exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "answered_f1")  # of the unquantised models
 Facts = dict[str, Any]
 Counts = dict[str, int]
@@ -104,8 +111,10 @@ class _Stages:
     def train(self) -> Facts:
         """Teachers, student and cut: what came out of each."""
         recipe, data = self.recipe, self.data
-        made: Counts = count_made(self.run) if data["teacher"] is not recipe.data["teacher"] else {}
-        self.facts = {"recipe": recipe.table, "stages": {}, "negatives": made, "unlabelled": {}}
+        used = {source for one in data.values() for source in (*one.train, *one.unlabelled.questions)}
+        places = (self.run / MADE, self.run / PAIRS)
+        made: list[Counts] = [count_made(place) if str(place) in used else {} for place in places]
+        self.facts = {"recipe": recipe.table, "stages": {}, "negatives": made[0], "unlabelled": made[1]}
         for number, name in enumerate(recipe.teacher_names):
             self._train(name, recipe.teacher_of(number, data["teacher"]))
         if recipe.student:
