@@ -65,6 +65,7 @@ def stop_before(patch, number):
         patch.setattr(stages, name, counted(getattr(stages, name)))
 
 
+@pytest.mark.slow
 def test_an_interruption_before_any_stage_changes_nothing(built, place, tmp_path):
     """Runs that were finished before it are called again, and write nothing."""
     run, whole = tmp_path / "run", built[0]

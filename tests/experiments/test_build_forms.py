@@ -1,6 +1,7 @@
 """Builds with fewer stages or more teachers, and mistakes that are told before the first stage begins."""
 
 import json
+import tomllib
 
 import pytest
 import torch
@@ -34,11 +35,10 @@ def build(place, run, *more):
 
 
 def stage_recipe(run, stage):
-    import tomllib
-
     return tomllib.loads((run / stage / "recipe.toml").read_text())
 
 
+@pytest.mark.slow
 def test_two_teachers(place, tmp_path):
     """They differ by their seeds; student and cut learn from both."""
     run = tmp_path / "run"
@@ -53,6 +53,7 @@ def test_two_teachers(place, tmp_path):
     assert "2 teachers tuned" in (run / "model/MODEL_CARD.md").read_text()
 
 
+@pytest.mark.slow
 def test_without_a_student_the_teacher_is_cut(place, tmp_path):
     """And distilled from what it was, its states too."""
     run = tmp_path / "run"
@@ -65,6 +66,7 @@ def test_without_a_student_the_teacher_is_cut(place, tmp_path):
     assert json.loads((run / "model/quoth.json").read_text())["provenance"] == {"source": "small"}
 
 
+@pytest.mark.slow
 def test_without_a_student_the_first_of_two_teachers_is_cut(place, tmp_path):
     run = tmp_path / "run"
     build(place, run, "student={}", "teachers=2", f"teacher.model={place / 'small'}", "calibrate={}")
@@ -73,6 +75,7 @@ def test_without_a_student_the_first_of_two_teachers_is_cut(place, tmp_path):
     assert len(cut["teacher"]) == len(list((run / "teacher-logits").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_without_a_cut_the_student_is_exported(place, tmp_path):
     run = tmp_path / "run"
     facts = build(place, run, "cut={}", "calibrate={}")
@@ -83,6 +86,7 @@ def test_without_a_cut_the_student_is_exported(place, tmp_path):
     assert "cut" not in facts["seconds"]
 
 
+@pytest.mark.slow
 def test_the_teacher_alone(place, tmp_path):
     facts = build(place, tmp_path / "run", "cut={}", "student={}", "calibrate={}")
     assert set(facts["stages"]) == {"teacher"}
@@ -90,6 +94,7 @@ def test_the_teacher_alone(place, tmp_path):
     assert (described["family"], described["provenance"]) == ("mpnet", {"source": "large"})
 
 
+@pytest.mark.slow
 def test_a_cut_with_data_of_its_own(place, tmp_path):
     """It has logits of its own in the same folder, and pairs without a label."""
     run = tmp_path / "run"
@@ -105,6 +110,7 @@ def test_shared_pairs_are_not_the_teachers(place):
     assert wanted == {"teacher": 0.0, "student": 0.5, "cut": 0.5}
 
 
+@pytest.mark.slow
 def test_one_prepared_task_gives_what_two_give(place, tmp_path, monkeypatch):
     """Examples that student and cut share are the same as if each had read the data by itself."""
     build(place, tmp_path / "shared", "calibrate={}")

@@ -82,8 +82,12 @@ def training_data(run: Path, recipe: BuildRecipe, tell: Tell | None = None) -> d
     """The data of each stage, with files of RUN in place of the negatives and pairs that it asks for."""
     say = tell or (lambda _: None)
     first, last = recipe.teacher, list(recipe.data.values())[min(1, len(recipe.data) - 1)]
-    negatives = {"train": list(first.data.train), "parts": asdict(first.data.negatives), "seed": first.seed}
-    pairs = {"train": list(last.train), "parts": asdict(last.unlabelled), "seed": _seed(recipe)}
+    negatives: dict[str, Any] = {
+        "train": list(first.data.train),
+        "parts": asdict(first.data.negatives),
+        "seed": first.seed,
+    }
+    pairs: dict[str, Any] = {"train": list(last.train), "parts": asdict(last.unlabelled), "seed": _seed(recipe)}
     has_negatives = first.data.fraction == 1 and any(negatives["parts"].values())
     has_pairs = last.fraction == 1 and _makes_pairs(last)
     if has_negatives:

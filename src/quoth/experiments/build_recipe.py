@@ -156,8 +156,8 @@ def make_build_recipe(table: Mapping[str, Any], where: str = "recipe") -> BuildR
     labelled = {key: value for key, value in data.items() if key != "unlabelled"}  # which no teacher can learn from
     shared = {"teacher": labelled, "student": data, "cut": data}
     stages = {name: _over({"data": below}, table.get(name, {})) for name, below in shared.items()}
-    for name, stage in stages.items():
-        task = stage["data"].get("task", "span") if isinstance(stage["data"], Mapping) else "span"
+    for name, made in stages.items():
+        task = made["data"].get("task", "span") if isinstance(made["data"], Mapping) else "span"
         if task != "span":
             raise QuothError(f"{where}: {name}.data.task is {shown(task)}; a reader is trained for 'span'")
     student = {**stages["student"], "teachers": ["teacher"]} if table.get("student") else None
