@@ -160,10 +160,10 @@ class Draws:
         """One of the items."""
         return items[self.below(len(items))]
 
-    def shuffled(self, items: Sequence[Item]) -> list[Item]:
-        """All of the items, in a random order."""
+    def some(self, items: Sequence[Item], most: int) -> list[Item]:
+        """At most so many of the items, in a random order."""
         left = list(items)
-        return [left.pop(self.below(len(left))) for _ in items]
+        return [left.pop(self.below(len(left))) for _ in items[:most]]
 
 
 Rewriter = Callable[[Question], Question | None]

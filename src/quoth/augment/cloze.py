@@ -92,7 +92,7 @@ def _questions(text: str, draws: Draws) -> Iterator[str]:
     asked: set[str] = set()
     sentences = [text[begin:past] for begin, past in sentence_spans(text)]
     good = [one for one in sentences if len(one) <= LONGEST_SENTENCE and len(one.split()) >= 5 and _wordy(one)]
-    for sentence in [one for _ in range(2) for one in draws.shuffled(good)]:
+    for sentence in [one for _ in range(2) for one in draws.some(good, len(good))]:
         phrases = _phrases(sentence)
         made = _question(sentence, [draws.pick(phrases) for _ in range(TRIES)], draws) if phrases else None
         if made is not None and made.lower() not in asked:

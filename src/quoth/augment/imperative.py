@@ -12,6 +12,7 @@ from quoth.augment.verbs import (
     ADVERBS,
     AUXILIARIES,
     BE,
+    BEFORE_NOUN,
     DO,
     HAVE,
     MODAL,
@@ -86,6 +87,8 @@ def _noun_phrase(groups: Words, draw: int) -> str | None:
     words = rest.split()
     if len(words) < 2 or STRANDED.fullmatch(rest) or INNER.search(rest) or not _noun_at_end(words):
         return None
+    if all(word[0].isupper() for word in words[1:]):  # not what it is called, but what it is
+        return f"{_pick(TELL, draw)} what {rest} {groups['aux'] or 'is'}"
     opening = _pick(NAME[2:] if ABSTRACT.match(rest) else NAME, draw)
     if opening in ("Name", "State") and groups["aux"].lower() in ("are", "were") and draw >> 9 & 1:
         opening = "List"
@@ -132,6 +135,8 @@ def _who_is(groups: Words, draw: int) -> str | None:
     if is_participle(words[0]):
         return _tell("who", f"{groups['aux'].lower()} {groups['rest']}", draw)
     owner = words[0].lower() in ("the", "one") or words[0].endswith(("'s", "’s"))
+    if owner and all(word[0].isupper() for word in words[1:]) and words[0] == "the":
+        return _tell("who", f"{groups['rest']} {groups['aux']}", draw)
     return _noun_phrase(groups, draw) if owner else None
 
 
@@ -166,9 +171,26 @@ def _odd_noun(noun: str) -> bool:
     words = noun.split()
     return any(word.lower() in AUXILIARIES or word.endswith(",") for word in words) or (
         words[0].lower()
-        in ("other", "else", "about", "happens", "happened", "makes", "two", "three", "four", "of", "the")
+        in (
+            "other",
+            "else",
+            "about",
+            "happens",
+            "happened",
+            "makes",
+            "two",
+            "three",
+            "four",
+            "of",
+            "the",
+            "in",
+            "on",
+            "at",
+            "for",
+        )
         or is_participle(words[0])
         or words[0] in PAST_FORMS | THIRD_FORMS
+        or words[-1].lower() in BEFORE_NOUN | ADVERBS | {"least"}
     )
 
 

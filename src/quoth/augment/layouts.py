@@ -43,8 +43,7 @@ def markdown(question: Question, draws: Draws) -> list[Group]:
         [found.span() for found in form.finditer(text) if FUNCTION_WORDS.isdisjoint(found.group().lower().split())]
         for form in (NAME, PHRASE)
     )
-    chosen = draws.shuffled(names)[:3] + draws.shuffled(others)[:3]
-    wanted = draws.shuffled(chosen)[: 2 + draws.below(5)]
+    wanted = draws.some(draws.some(names, 3) + draws.some(others, 3), 2 + draws.below(5))
     if golds and draws.below(3) == 0:
         wanted.insert(0, (golds[0].start, golds[0].end))
     groups: list[Group] = []

@@ -9,14 +9,15 @@ ABBREVIATION = re.compile(  # a full stop after these does not end a sentence
     r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|St|Mt|Jr|Sr|Prof|Gen|Col|Lt|Capt|Sgt|Rev|Hon|No|Nos|Vol|vs|etc|cf|ca|approx|Inc|Ltd|Co|"
     r"Corp|Fig|Sec|pp|ed|eds|e\.g|i\.e|a\.m|p\.m|U\.S|U\.K|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec))\.$"
 )
+LONGEST = 8  # characters of an abbreviation
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """The first character of each sentence and that past its last one; between them there is only white space."""
     spans, begin = [], len(text) - len(text.lstrip())
     for found in END.finditer(text):
-        past = found.start() + len(found.group().rstrip())
-        if past <= begin or (text[found.start()] == "." and ABBREVIATION.search(text, begin, found.start() + 1)):
+        past, stop = found.start() + len(found.group().rstrip()), found.start() + 1
+        if past <= begin or (text[stop - 1] == "." and ABBREVIATION.search(text, max(begin, stop - LONGEST), stop)):
             continue
         spans.append((begin, past))
         begin = found.end()

@@ -149,6 +149,9 @@ def statement(auxiliary: str, rest: str) -> str | None:
         subject, adverbs, verb, after = words[:first], words[first:i], words[i], words[i + 1 :]
         if subject[0].lower() in ADVERBS or not AUXILIARIES.isdisjoint(subject) or subject[-1] == "be":
             return None
+        adjective = words[0].islower() and not words[0].endswith("s") and words[0] not in BEFORE_NOUN | PRONOUNS
+        if adjective and subject[1:2] and subject[1] in ("from", "to", "for", "with"):  # "absent from music played"
+            return None
         if subject[-1].lower() in BEFORE_NOUN or subject[-1].endswith(("'s", "’s", ",")):
             return None
         if auxiliary in DO and ("not" in adverbs or SECOND.search(" ".join(after))):
