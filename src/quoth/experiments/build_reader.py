@@ -168,6 +168,7 @@ class _Stages:
         run, recipe = self.run, self.recipe
         name, tokens = Path(recipe.evaluate).name, recipe.max_answer_tokens
         store_abstention(self.source, _fit(Reader.load(self.source, device=self.device), dataset, name, tokens)[0])
+        # Where int8 takes ranges from questions, give it those of training (`self.data`), not those that are scored.
         exported = asdict(export(self.source, run / "model", int8=recipe.quantise.int8, data=dataset))
         reader = Reader.load(run / "model")
         reader.abstention, these, quality = _fit(reader, dataset, name, tokens)
