@@ -68,7 +68,8 @@ def build_reader(recipe: BuildRecipe, out: str | Path, *, device: str | None = N
     folder = RunFolder(out, known=(".", *TRIED))
     run = folder.path
     with folder.held():
-        begun = any(run.glob("teacher*/recipe.toml"))  # else nothing has begun, whatever recipe was tried
+        # Without a teacher nothing has begun, whatever recipe was tried; one that was copied there comes without any.
+        begun = folder.recipe.exists() and any(run.glob("teacher*/recipe.toml"))
         folder.claim(trained(recipe.table), trained(read_table(folder.recipe)) if begun else None)
         done = run / "build.json"
         if done.exists() and read_object(done).get("recipe") == recipe.table:
