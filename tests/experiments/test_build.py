@@ -1,6 +1,7 @@
 """`quoth build`: teacher, student, cut, export and calibration from one recipe, in a folder that can be interrupted."""
 
 import json
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -234,6 +235,28 @@ def test_a_finished_run_is_told_again(built, place, cli, monkeypatch):
     shown = cli("build", RECIPE, *words(place), "--out", run).stdout
     for word in ("teacher", "student", "cut", "quantise", "one.json", str(run / "model")):
         assert word in shown
+
+
+def test_a_teacher_of_another_build(built, place, tmp_path, monkeypatch):
+    """Copied with the questions made for it, it is not trained again."""
+    source, run = built[0], tmp_path / "run"
+    shutil.copytree(source / "teacher", run / "teacher")
+    shutil.copyfile(source / "negatives.json", run / "negatives.json")
+    recipe = run / "teacher/recipe.toml"
+    recipe.write_text(recipe.read_text().replace(str(source), str(run)))
+    trained = []
+
+    def train(recipe, out, **options):
+        if out.name == "student":
+            raise KeyboardInterrupt
+        trained.append(run_train(recipe, out, **options))
+
+    run_train, before = stages.train, stamps(run)
+    monkeypatch.setattr(stages, "train", lambda *given, **options: train(*given, **options) or trained[-1])
+    with pytest.raises(KeyboardInterrupt):
+        build_reader(read_build_recipe(RECIPE, words(place, "student.seed=1")), run, device="cpu")
+    assert trained
+    assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
 def test_a_folder_of_something_else_is_refused(built, place, tmp_path):

@@ -75,7 +75,8 @@ def build_reader(recipe: BuildRecipe, out: str | Path, *, device: str | None = N
     folder = RunFolder(out, known=(".", *TRIED))
     run = folder.path
     with folder.held():
-        begun = any(run.glob("teacher*/recipe.toml"))  # else nothing has begun, whatever recipe was tried
+        # Without a teacher nothing has begun, whatever recipe was tried; one that was copied there comes without any.
+        begun = folder.recipe.exists() and any(run.glob("teacher*/recipe.toml"))
         folder.claim(trained(recipe.table), trained(read_table(folder.recipe)) if begun else None)
         done = run / "build.json"
         if done.exists() and read_object(done).get("recipe") == recipe.table:
@@ -177,6 +178,7 @@ class _Stages:
         run, recipe = self.run, self.recipe
         name, tokens = Path(recipe.evaluate).name, recipe.max_answer_tokens
         store_abstention(self.source, _fit(Reader.load(self.source, device=self.device), dataset, name, tokens)[0])
+        # Where int8 takes ranges from questions, give it those of training (`self.data`), not those that are scored.
         exported = asdict(export(self.source, run / "model", int8=recipe.quantise.int8, data=dataset))
         reader = Reader.load(run / "model")
         reader.abstention, these, quality = _fit(reader, dataset, name, tokens)
