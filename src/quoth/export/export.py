@@ -71,7 +71,8 @@ class Exported:
 def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: Dataset | None = None) -> Exported:
     """Export a model (a folder or a hub id, also of an ensemble).
 
-    data: questions whose windows are compared too, and on which F1 is taken
+    data: questions whose windows are compared too, on which F1 is taken, and by which int8 chooses its ranges; labels
+    have no part in that
     """
     subject = open_subject(source)
     _check_place(subject.files, Path(folder))
@@ -92,8 +93,8 @@ def _write(
     subject: Subject, part: Path, tokenizer: Tokenizer | None, data: Dataset | None, *, int8: bool
 ) -> dict[str, Any]:
     """Write model.onnx, in float32 or, once that is known to be right, in int8; return what was measured."""
-    windows = _calibration(subject, tokenizer, data)
-    model = build(subject, [find_outliers(body.encoder, windows) for body in subject.bodies] if int8 else ())
+    windows = _calibration(subject, tokenizer, data) if int8 else None
+    model = build(subject, [find_outliers(body.encoder, windows) for body in subject.bodies] if windows else ())
     with tempfile.TemporaryDirectory() as elsewhere:
         path = (Path(elsewhere) if int8 else part) / ONNX
         size = _save(model, path)
@@ -106,7 +107,7 @@ def _write(
         verify.check(subject.files.source, worst, largest)
         found: dict[str, Any] = {"bytes": size, "difference": worst, "largest_logit": largest}
         found["f1"] = _f1(reader, data) if reader and data else None
-        if not int8:
+        if windows is None:
             return found
         found["int8_bytes"] = _save(quantise(onnx.load(path), find_ranges(path, windows)), part / ONNX)
     runner = OnnxRunner(part / ONNX)

@@ -2,7 +2,8 @@
 
 Windows come from the questions given, if there are any. Else they are made of English text that comes with Python (the
 topics of `help`), which gave the reader that ships the same error of the logits as questions of SQuAD; random tokens,
-whose ranges differ from those of text, gave 1.6 times that. They are used where there is no tokenizer.
+whose ranges differ from those of text, gave 1.6 times that. They are used where there is
+no tokenizer.
 """
 
 from __future__ import annotations
@@ -25,20 +26,22 @@ from quoth.windows import Packed, Tokenizer, make_windows, pack
 COUNT = 64  # windows; half or eight times as many made no difference
 ROWS = 768  # tokens of all windows that are kept, to measure errors on
 CHARACTERS, WORDS = 800, 8  # of a passage and of a question that are made of text
+QUERY = 64  # tokens of a question at most
 RANDOM = 160  # tokens of a random window
+SHORT = 16  # tokens; a model that reads fewer has no space for a question and a passage
 
 
 def calibration_windows(
     questions: Sequence[Question], tokenizer: Tokenizer | None, *, max_length: int, vocab: int, types: int
 ) -> Packed[np.ndarray]:
     """Windows on which ranges are measured. max_length, vocab, types: what the model reads."""
-    if tokenizer is None:
+    if tokenizer is None or max_length < SHORT:
         drawn = np.random.default_rng(0)
         ids = drawn.integers(0, vocab, (COUNT, min(RANDOM, max_length)))
         return pack(list(ids), list(drawn.integers(0, max(1, types), ids.shape)))
     asked = questions or _text_questions()
     some = [asked[i] for i in np.unique(np.linspace(0, len(asked) - 1, COUNT).astype(int))]
-    windows = make_windows(some, tokenizer, max_length=max_length)
+    windows = make_windows(some, tokenizer, max_length=max_length, max_query_length=min(QUERY, max_length // 3))
     return windows.packed(np.unique(np.linspace(0, len(windows) - 1, COUNT).astype(int)))
 
 
@@ -64,9 +67,9 @@ def find_ranges(path: Path, windows: Packed[np.ndarray]) -> dict[str, Range]:
 
 
 def observe(path: Path, windows: Packed[np.ndarray]) -> dict[str, Observed]:
-    """The inputs of all products that can be quantised, by name. The first token of a window is among the rows kept,
+    """The inputs of all products that can be quantised, by name.
 
-    since outliers are at [CLS].
+    The first token of each window is among the rows kept, since outliers are at [CLS].
     """
     model = onnx.load(path, load_external_data=False)
     names = list(dict.fromkeys(node.input[0] for node in products(model)))

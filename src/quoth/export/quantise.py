@@ -99,7 +99,7 @@ class _Writer:
         self._node("MatMulIntegerToFloat", inputs, out.output[0], domain=ONNXRUNTIME)
 
     def _quantised(self, x: str, how: Range) -> None:
-        """x → x̂, once for all of its products."""
+        """From x to x̂, once for all of its products."""
         self.quantised.add(x)
         source = x
         if how.scale is not None:

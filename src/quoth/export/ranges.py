@@ -17,7 +17,7 @@ import numpy as np
 
 CHANNELS = (0, 4, 16)  # that are scaled at most
 KEPT = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the range
-GAIN = 0.75  # of the error must go, or scaling is not worth its time: 1 to 2 % of a layer's
+GAIN = 0.75  # of the error without it, at most, or scaling is not worth its time, 1 to 2 % of a layer's
 LEAST = 8  # times as many channels as are scaled, or there are too few to say what is usual
 
 
