@@ -56,8 +56,8 @@ def with_tokenizer(folder, minilm):
     return folder
 
 
-def windows(lengths=LENGTHS, types=2, seed=0):
-    return pack(*random_windows(lengths, types=types, seed=seed))
+def windows(lengths=LENGTHS, types=2, seed=0, vocab=97):
+    return pack(*random_windows(lengths, vocab, types, seed))
 
 
 @torch.inference_mode()

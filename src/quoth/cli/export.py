@@ -18,7 +18,10 @@ def export(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The model folder or hub id, also of an ensemble.")],
     to: Annotated[Path, typer.Option(help="Write the exported model to this folder.")],
     int8: Annotated[bool, typer.Option("--int8", help="Quantise weights and embeddings to 8 bits.")] = False,
-    data: Annotated[str | None, typer.Option(help="Compare the logits, and compute F1, on these questions.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Compare the logits and compute F1 on these questions; int8 takes its ranges from them."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as ONNX, checked against torch; the folder answers without torch."""

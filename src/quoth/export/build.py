@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 from quoth.encoder.graph import Foldable, Graph, write
 from quoth.errors import QuothError
 from quoth.export.encoder import IDS, TYPES, encode
 from quoth.export.graph import onnx_model
-from quoth.export.outliers import Outliers
 from quoth.export.verify import Compute
 from quoth.hub import ModelFiles, find_model
 from quoth.model import Model, load
@@ -40,8 +40,8 @@ class Subject:
         return "span" if self.model is None else str(self.model.head.task)
 
 
-def build(subject: Subject, outliers: Sequence[Sequence[Outliers]] = ()) -> onnx.ModelProto:
-    """The graph of a subject, in float32. outliers: of each encoder's layers, if it is to be quantised."""
+def build(subject: Subject, outliers: Sequence[Sequence[np.ndarray]] = ()) -> onnx.ModelProto:
+    """The graph of a subject, in float32. outliers: units of each encoder's layers, if it is to be quantised."""
     g = Graph()
     types = any(body.encoder.shape.types for body in subject.bodies)
     size = g("Shape", IDS)

@@ -17,17 +17,16 @@ from quoth.encoder import Encoder
 from quoth.encoder.encoder import Embeddings, Layer
 from quoth.encoder.graph import Graph, plain, write
 from quoth.encoder.relative import buckets_of_distances
-from quoth.export.outliers import Outliers
 
 IDS, TYPES = "input_ids", "token_type_ids"  # the graph's inputs, (B, L) each
 
 
 def encode(
-    g: Graph, encoder: Encoder, size: str, layers: Sequence[int], outliers: Sequence[Outliers] = ()
+    g: Graph, encoder: Encoder, size: str, layers: Sequence[int], outliers: Sequence[np.ndarray] = ()
 ) -> dict[int, str]:
     """The states of the layers asked for, by number: (B, L, h) each.
 
-    size: (2,), B and L; outliers: of each layer, for int8
+    size: (2,), B and L; outliers: units of each layer, for int8
     """
     count = len(encoder.shape.layers) + 1
     wanted = {layer % count for layer in layers}
@@ -77,11 +76,10 @@ def _embed(g: Graph, embeddings: Embeddings, size: str) -> str:
     return g.dense(x, embeddings.projection) if isinstance(embeddings.projection, torch.nn.Linear) else x
 
 
-def _layer(g: Graph, layer: Layer, x: str, outliers: Outliers | None, bias: str) -> str:
+def _layer(g: Graph, layer: Layer, x: str, outliers: np.ndarray | None, bias: str) -> str:
     """x: (B, L, h), bias: (1, a, L, L) or "" for none → (B, L, h)."""
     attention = layer.attention
-    # of the whole, in int8 on one core: one product for all three and a Split took 2 to 4 % longer, onnxruntime's
-    # operator for Add and norm together 30 %
+    # of the whole, in int8 on one core: one product for all three and a Split took 2 to 4 % longer
     q, k, v = (g.dense(x, linear) for linear in (attention.query, attention.key, attention.value))
     mixed = g.dense(g.attention(q, k, v, attention.shape.heads, bias), attention.output)
     x = g.norm(g("Add", _adapted(g, layer.attention_adapter, mixed), x), layer.attention_norm)
@@ -89,21 +87,18 @@ def _layer(g: Graph, layer: Layer, x: str, outliers: Outliers | None, bias: str)
     return g.norm(g("Add", _adapted(g, layer.ffn_adapter, mixed), x), layer.ffn_norm)
 
 
-def _feed_forward(g: Graph, layer: Layer, x: str, outliers: Outliers | None) -> str:
+def _feed_forward(g: Graph, layer: Layer, x: str, outliers: np.ndarray | None) -> str:
     """D·g(U·x + b) + c, outliers separated. x: (B, L, h) → (B, L, h)."""
     (up, up_bias), (down, bias) = plain(layer.up), plain(layer.down)
-    if outliers is None:
-        return g.linear(g.activate(g.linear(x, up, up_bias), layer.style.activation), down, bias)
 
-    def part(units: np.ndarray, scale: np.ndarray | None, bias: torch.Tensor | None) -> str:
-        given, weight = x, up[units]
-        if scale is not None:
-            given, weight = g("Mul", x, g.constant(1 / scale)), weight * torch.from_numpy(scale)
-        inner = None if up_bias is None else up_bias[units]
-        return g.linear(g.activate(g.linear(given, weight, inner), layer.style.activation), down[:, units], bias)
+    def part(units: np.ndarray | slice, bias: torch.Tensor | None) -> str:
+        wide = g.linear(x, up[units], None if up_bias is None else up_bias[units])
+        return g.linear(g.activate(wide, layer.style.activation), down[:, units], bias)
 
-    others = part(np.setdiff1d(np.arange(len(up)), outliers.units), outliers.scale, bias)
-    return g("Add", others, part(outliers.units, None, None)) if len(outliers.units) else others
+    if outliers is None or not len(outliers):
+        return part(slice(None), bias)
+    others = np.setdiff1d(np.arange(len(up)), outliers)
+    return g("Add", part(others, bias), part(outliers, None))
 
 
 def _adapted(g: Graph, adapter: Any, x: str) -> str:

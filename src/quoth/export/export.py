@@ -33,6 +33,7 @@ from quoth.errors import QuothError
 from quoth.export import verify
 from quoth.export.build import Subject, build, open_subject
 from quoth.export.graph import OPSET
+from quoth.export.observe import calibration_windows, find_ranges
 from quoth.export.outliers import find_outliers
 from quoth.export.quantise import quantise
 from quoth.files import write_json
@@ -70,7 +71,8 @@ class Exported:
 def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: Dataset | None = None) -> Exported:
     """Export a model (a folder or a hub id, also of an ensemble).
 
-    data: questions whose windows are compared too, and on which F1 is taken
+    data: questions whose windows are compared too, on which F1 is taken, and by which int8 chooses its ranges; labels
+    have no part in that
     """
     subject = open_subject(source)
     _check_place(subject.files, Path(folder))
@@ -91,8 +93,8 @@ def _write(
     subject: Subject, part: Path, tokenizer: Tokenizer | None, data: Dataset | None, *, int8: bool
 ) -> dict[str, Any]:
     """Write model.onnx, in float32 or, once that is known to be right, in int8; return what was measured."""
-    model = build(subject, [find_outliers(body.encoder, tokenizer) for body in subject.bodies] if int8 else ())
-    small = quantise(model) if int8 else None
+    windows = _calibration(subject, tokenizer, data) if int8 else None
+    model = build(subject, [find_outliers(body.encoder, windows) for body in subject.bodies] if windows else ())
     with tempfile.TemporaryDirectory() as elsewhere:
         path = (Path(elsewhere) if int8 else part) / ONNX
         size = _save(model, path)
@@ -105,9 +107,9 @@ def _write(
         verify.check(subject.files.source, worst, largest)
         found: dict[str, Any] = {"bytes": size, "difference": worst, "largest_logit": largest}
         found["f1"] = _f1(reader, data) if reader and data else None
-    if small is None:
-        return found
-    found["int8_bytes"] = _save(small, part / ONNX)
+        if windows is None:
+            return found
+        found["int8_bytes"] = _save(quantise(onnx.load(path), find_ranges(path, windows)), part / ONNX)
     runner = OnnxRunner(part / ONNX)
     found["int8_difference"] = verify.difference(runner, batches, wanted)
     if not math.isfinite(found["int8_difference"]):
@@ -116,6 +118,19 @@ def _write(
         reader.runner = runner
         found["int8_f1"] = _f1(reader, data)
     return found
+
+
+def _calibration(subject: Subject, tokenizer: Tokenizer | None, data: Dataset | None) -> Packed[np.ndarray]:
+    """Windows that all encoders read, on which the ranges of int8 are measured."""
+    shapes = [body.encoder.shape for body in subject.bodies]
+    longest = min(body.encoder.longest_window for body in subject.bodies)
+    return calibration_windows(
+        data.questions if data is not None else (),
+        tokenizer,
+        max_length=min(longest, window_settings(subject.files)["max_length"]),
+        vocab=min(shape.vocab for shape in shapes),
+        types=min(shape.types for shape in shapes),
+    )
 
 
 def _reader(runner: OnnxRunner, subject: Subject, tokenizer: Tokenizer | None) -> Reader | None:

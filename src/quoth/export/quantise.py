@@ -1,86 +1,139 @@
-"""int8 for onnxruntime: weights signed and per channel, embeddings included; activations by the range they have.
+"""int8 for onnxruntime: weights signed and per channel, embeddings included; activations by ranges that are fixed.
 
-    W·x ≈ s_x·s_W·(Ŵ·(x̂ − z))        Ŵ: int8, one s_W for each output; x̂: uint8, s_x and z from each batch's own range
+    W·x ≈ s_x·s_W·(Ŵ·(x̂ − z))        Ŵ: int8, one s_W for each output; x̂: uint8, s_x and z: `quoth.export.ranges`
     E[i] ≈ s_i·Ê[i]                   Ê: int8, one s_i for each row of a table
 
-These are the nodes that onnxruntime's `quantize_dynamic` writes (and its optimiser fuses when a file is loaded), but
-for embeddings, to which it gives one scale a table. Products with a constant matrix and tables are converted, all else
-stays. The input of a product has one range, which is why outliers are best separated (`quoth.export.outliers`).
+Products with a constant matrix become onnxruntime's operator for this, MatMulIntegerToFloat, their bias in it; products
+of the same input share x̂. Tables are looked up in int8. All else stays.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from quoth.encoder.graph import ONNXRUNTIME
+from quoth.export.ranges import Range, integers
+
 SMALL, NARROW = 1024, 8  # numbers, and rows or columns; constants below either are not worth it
 
 
-def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The int8 model of a float32 one that `quoth.export.build` made."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    weights = {tensor.name: tensor for tensor in made.graph.initializer}
-    nodes: list[NodeProto] = []
-    added: dict[str, TensorProto] = {}
-    for node in made.graph.node:
-        table, axis = _constant_of(node)
-        tensor = weights.get(table)
-        if (
-            tensor is None
-            or len(tensor.dims) != 2
-            or np.prod(tensor.dims) < SMALL
-            or min(tensor.dims) < NARROW
-            or tensor.data_type != TensorProto.FLOAT
-        ):
-            nodes.append(node)
-            continue
-        if f"{table}.int8" not in added:
-            for name, array in zip(("int8", "scale"), _rounded(numpy_helper.to_array(tensor), axis)):
-                added[f"{table}.{name}"] = numpy_helper.from_array(array, f"{table}.{name}")
-        nodes += _product(node, table) if node.op_type == "MatMul" else _lookup(node, table)
-    used = {name for node in nodes for name in node.input}
-    kept = [tensor for tensor in made.graph.initializer if tensor.name in used]
-    del made.graph.node[:], made.graph.initializer[:]
-    made.graph.node.extend(nodes)
-    made.graph.initializer.extend([*kept, *added.values()])
-    return made
+def quantise(model: onnx.ModelProto, ranges: Mapping[str, Range]) -> onnx.ModelProto:
+    """The int8 model of a float32 one that `quoth.export.build` made. ranges: of each product's input, by its name."""
+    writer = _Writer(model, ranges)
+    for node in model.graph.node:
+        writer.add(node)
+    return writer.model(model)
 
 
-def _constant_of(node: NodeProto) -> tuple[str, int]:
-    """The input that may be a constant matrix, and the axis over which a scale is shared."""
-    if node.op_type == "MatMul":
-        return node.input[1], 0
-    return (node.input[0], 1) if node.op_type == "Gather" else ("", 0)
+def products(model: onnx.ModelProto) -> list[NodeProto]:
+    """The products with a constant matrix that are worth it; the matrix is their second input."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    return [node for node in model.graph.node if node.op_type == "MatMul" and _worth_it(weights.get(node.input[1]))]
 
 
-def _rounded(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """int8 and its scale: that of a product's outputs (out,), or that of a table's rows (rows, 1)."""
-    scale = np.abs(weight).max(axis, keepdims=True) / 127
-    scale = np.where(scale > 0, scale, 1).astype(np.float32)
-    return np.rint(weight / scale).astype(np.int8), scale if axis == 1 else scale[0]
+def _worth_it(tensor: TensorProto | None) -> bool:
+    return (
+        tensor is not None
+        and tensor.data_type == TensorProto.FLOAT
+        and len(tensor.dims) == 2
+        and bool(np.prod(tensor.dims) >= SMALL)
+        and min(tensor.dims) >= NARROW
+    )
 
 
-def _product(node: NodeProto, table: str) -> list[NodeProto]:
-    """MatMul → DynamicQuantizeLinear, MatMulInteger, and the scales of both."""
-    x, out = node.input[0], node.output[0]
-    ranged = [f"{out}.x", f"{out}.x_scale", f"{out}.x_zero"]
-    return [
-        helper.make_node("DynamicQuantizeLinear", [x], ranged, f"{out}.range"),
-        helper.make_node("MatMulInteger", [ranged[0], f"{table}.int8", ranged[2]], [f"{out}.whole"], f"{out}.product"),
-        helper.make_node("Cast", [f"{out}.whole"], [f"{out}.float"], f"{out}.cast", to=TensorProto.FLOAT),
-        helper.make_node("Mul", [ranged[1], f"{table}.scale"], [f"{out}.scale"], f"{out}.scales"),
-        helper.make_node("Mul", [f"{out}.float", f"{out}.scale"], [out], f"{out}.scaled"),
-    ]
+class _Writer:
+    """Nodes and constants of the int8 model, as they are added."""
+
+    def __init__(self, model: onnx.ModelProto, ranges: Mapping[str, Range]) -> None:
+        self.ranges = ranges
+        self.nodes: list[NodeProto] = []
+        self.weights = {tensor.name: tensor for tensor in model.graph.initializer}
+        self.made: dict[str, TensorProto] = {}
+        self.products = {node.name for node in products(model)}
+        self.biases = _biases(model, self.products)
+        self.folded = {add.name for add in self.biases.values()}
+        self.quantised: set[str] = set()
+
+    def add(self, node: NodeProto) -> None:
+        """A node of the float32 model, or what stands in its place."""
+        if node.name in self.products:
+            self._product(node)
+        elif node.op_type == "Gather" and _worth_it(self.weights.get(node.input[0])):
+            self._lookup(node)
+        elif node.name not in self.folded:
+            self.nodes.append(node)
+
+    def model(self, like: onnx.ModelProto) -> onnx.ModelProto:
+        """The whole, with the inputs, outputs and metadata of the float32 model."""
+        made = onnx.ModelProto()
+        made.CopyFrom(like)
+        used = {name for node in self.nodes for name in node.input}
+        kept = [tensor for tensor in made.graph.initializer if tensor.name in used]
+        del made.graph.node[:], made.graph.initializer[:]
+        made.graph.node.extend(self.nodes)
+        made.graph.initializer.extend([*kept, *self.made.values()])
+        return made
+
+    def _product(self, node: NodeProto) -> None:
+        """MatMul and the Add of its bias → the product of integers."""
+        x, table = node.input[:2]
+        given, how = f"{x}.int8", self.ranges[x]
+        if x not in self.quantised:
+            self._quantised(x, how)
+        weight = f"{table}.of.{x}" if how.scale is not None else table
+        if f"{weight}.int8" not in self.made:
+            matrix = numpy_helper.to_array(self.weights[table])
+            whole, scale = integers(matrix if how.scale is None else matrix * how.scale[:, None], 0)
+            self._constant(f"{weight}.int8", whole)
+            self._constant(f"{weight}.scale", scale[0])
+        inputs = [given, f"{weight}.int8", f"{x}.step", f"{weight}.scale", f"{x}.zero"]
+        bias = self.biases.get(node.name)
+        if bias is not None:
+            inputs += ["", bias.input[1]]
+        out = node if bias is None else bias
+        self._node("MatMulIntegerToFloat", inputs, out.output[0], domain=ONNXRUNTIME)
+
+    def _quantised(self, x: str, how: Range) -> None:
+        """From x to x̂, once for all of its products."""
+        self.quantised.add(x)
+        source = x
+        if how.scale is not None:
+            source = f"{x}.scaled"
+            self._node("Mul", [x, self._constant(f"{x}.scale", 1 / how.scale)], source)
+        step, zero = self._constant(f"{x}.step", how.step), self._constant(f"{x}.zero", how.zero)
+        self._node("QuantizeLinear", [source, step, zero], f"{x}.int8")
+
+    def _lookup(self, node: NodeProto) -> None:
+        """Gather → rows of int8, times their scales."""
+        table, index, out = node.input[0], node.input[1], node.output[0]
+        if f"{table}.rows" not in self.made:
+            whole, scale = integers(numpy_helper.to_array(self.weights[table]), 1)
+            self._constant(f"{table}.rows", whole)
+            self._constant(f"{table}.scales", scale)
+        self._node("Gather", [f"{table}.rows", index], f"{out}.rows")
+        self._node("Gather", [f"{table}.scales", index], f"{out}.scales")
+        self._node("Cast", [f"{out}.rows"], f"{out}.float", to=TensorProto.FLOAT)
+        self._node("Mul", [f"{out}.float", f"{out}.scales"], out)
+
+    def _node(self, operator: str, inputs: list[str], name: str, **attributes: Any) -> None:
+        self.nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
+
+    def _constant(self, name: str, value: Any) -> str:
+        self.made[name] = numpy_helper.from_array(np.asarray(value), name)
+        return name
 
 
-def _lookup(node: NodeProto, table: str) -> list[NodeProto]:
-    """Gather → rows of int8, times their scales."""
-    index, out = node.input[1], node.output[0]
-    return [
-        helper.make_node("Gather", [f"{table}.int8", index], [f"{out}.rows"], f"{out}.int8"),
-        helper.make_node("Gather", [f"{table}.scale", index], [f"{out}.scale"], f"{out}.scales"),
-        helper.make_node("Cast", [f"{out}.rows"], [f"{out}.float"], f"{out}.cast", to=TensorProto.FLOAT),
-        helper.make_node("Mul", [f"{out}.float", f"{out}.scale"], [out], f"{out}.scaled"),
-    ]
+def _biases(model: onnx.ModelProto, names: set[str]) -> dict[str, NodeProto]:
+    """The Add that gives a product its bias, a constant vector, by the product's name, where nothing else reads it."""
+    vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 1}
+    readers: dict[str, list[NodeProto]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    alone = {name: found[0] for name in names if len(found := readers.get(name, [])) == 1}
+    return {name: add for name, add in alone.items() if add.op_type == "Add" and add.input[1] in vectors}
