@@ -31,7 +31,7 @@ from typing import Any
 from quoth.answer import Abstention, Reader, store_abstention, store_confidence
 from quoth.answer.confidence import KEY as CONFIDENCE
 from quoth.config import dump_toml, read_table
-from quoth.data import Dataset
+from quoth.data import Dataset, read
 from quoth.errors import QuothError
 from quoth.experiments.build_data import (
     MADE,
@@ -178,8 +178,8 @@ class _Stages:
         run, recipe = self.run, self.recipe
         name, tokens = Path(recipe.evaluate).name, recipe.max_answer_tokens
         store_abstention(self.source, _fit(Reader.load(self.source, device=self.device), dataset, name, tokens)[0])
-        # Where int8 takes ranges from questions, give it those of training (`self.data`), not those that are scored.
-        exported = asdict(export(self.source, run / "model", int8=recipe.quantise.int8, data=dataset))
+        trained = read(recipe.learner.data.train[0]).questions  # ranges of int8 are not chosen on what is scored
+        exported = asdict(export(self.source, run / "model", int8=recipe.quantise.int8, data=dataset, ranges=trained))
         reader = Reader.load(run / "model")
         reader.abstention, these, quality = _fit(reader, dataset, name, tokens)
         place = run / "model" / "quoth.json"

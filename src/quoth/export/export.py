@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from quoth.answer import Reader
 from quoth.answer.abstention import KEY, stored_abstention
 from quoth.answer.confidence import KEY as CONFIDENCE
 from quoth.answer.confidence import stored_confidence
-from quoth.data import Dataset
+from quoth.data import Dataset, Question
 from quoth.errors import QuothError
 from quoth.export import verify
 from quoth.export.build import Subject, build, open_subject
@@ -68,11 +69,18 @@ class Exported:
     int8_f1: float | None = None
 
 
-def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: Dataset | None = None) -> Exported:
+def export(
+    source: str | Path,
+    folder: str | Path,
+    *,
+    int8: bool = False,
+    data: Dataset | None = None,
+    ranges: Sequence[Question] = (),
+) -> Exported:
     """Export a model (a folder or a hub id, also of an ensemble).
 
-    data: questions whose windows are compared too, on which F1 is taken, and by which int8 chooses its ranges; labels
-    have no part in that
+    data: questions whose windows are compared too, and on which F1 is taken
+    ranges: questions by whose windows int8 chooses its ranges, answers having no part in that; by default those of data
     """
     subject = open_subject(source)
     _check_place(subject.files, Path(folder))
@@ -82,7 +90,9 @@ def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: 
     if data is not None and tokenizer is None:
         raise QuothError(f"{source}: has no tokenizer; tokenizer.json should lie beside the weights")
     with atomic_folder(folder) as part, torch.no_grad():
-        result = _write(subject, part, tokenizer, data, int8=int8)
+        questions = ranges or (data.questions if data is not None else ())
+        windows = _calibration(subject, tokenizer, questions) if int8 else None
+        result = _write(subject, part, tokenizer, data, windows)
         for path in subject.files.tokenizer:
             shutil.copyfile(path, part / path.name)
         write_json(part / "quoth.json", _description(subject, result))
@@ -90,13 +100,19 @@ def export(source: str | Path, folder: str | Path, *, int8: bool = False, data: 
 
 
 def _write(
-    subject: Subject, part: Path, tokenizer: Tokenizer | None, data: Dataset | None, *, int8: bool
+    subject: Subject,
+    part: Path,
+    tokenizer: Tokenizer | None,
+    data: Dataset | None,
+    windows: Packed[np.ndarray] | None,
 ) -> dict[str, Any]:
-    """Write model.onnx, in float32 or, once that is known to be right, in int8; return what was measured."""
-    windows = _calibration(subject, tokenizer, data) if int8 else None
+    """Write model.onnx, in float32 or, once that is known to be right, in int8; return what was measured.
+
+    windows: by which the ranges of int8 are chosen; None for float32
+    """
     model = build(subject, [find_outliers(body.encoder, windows) for body in subject.bodies] if windows else ())
     with tempfile.TemporaryDirectory() as elsewhere:
-        path = (Path(elsewhere) if int8 else part) / ONNX
+        path = (Path(elsewhere) if windows else part) / ONNX
         size = _save(model, path)
         runner = OnnxRunner(path)
         reader = _reader(runner, subject, tokenizer)
@@ -120,12 +136,12 @@ def _write(
     return found
 
 
-def _calibration(subject: Subject, tokenizer: Tokenizer | None, data: Dataset | None) -> Packed[np.ndarray]:
+def _calibration(subject: Subject, tokenizer: Tokenizer | None, questions: Sequence[Question]) -> Packed[np.ndarray]:
     """Windows that all encoders read, on which the ranges of int8 are measured."""
     shapes = [body.encoder.shape for body in subject.bodies]
     longest = min(body.encoder.longest_window for body in subject.bodies)
     return calibration_windows(
-        data.questions if data is not None else (),
+        questions,
         tokenizer,
         max_length=min(longest, window_settings(subject.files)["max_length"]),
         vocab=min(shape.vocab for shape in shapes),
