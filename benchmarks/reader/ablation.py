@@ -1,6 +1,8 @@
 """Variants of a reader's recipe, one change at a time, scored on several sets as a reader is used.
 
-    python -m benchmarks.reader.ablation ROWS.toml --data validation.json.gz web.json.gz … --out OUT [--only NAME …]
+    python -m benchmarks.reader.ablation ROWS.toml --data validation.json.gz web.json.gz … --files FOLDER --out OUT
+
+`ablation.toml` beside this file has the rows of results/embedded.md.
 
 ROWS.toml has the tables of `quoth build`: `[teacher]` and `[student]`, recipes of `quoth train`, and `[cut]`, one of
 `quoth prune`; and rows, each of which runs one of them with changes:
@@ -11,9 +13,10 @@ ROWS.toml has the tables of `quoth build`: `[teacher]` and `[student]`, recipes 
     seeds = [0, 1, 2]                       # of training; data are drawn by the seed 0 for all
     overrides = ["data.styles.no_mark=0"]
 
-A value may hold {out}, the folder of all rows, in which {out}/NAME-SEED/ is the run of a row: so a row can name the
-model of an earlier one as its teacher or its start. Runs that ended are not run again. OUT/NAME-SEED.json has scores; a
-table is printed at the end. For each set, with the calibration cross-fitted by article (`quoth.score.calibrate`):
+A value may hold {files}, the folder of `--files`, and {out}, the folder of all rows, in which {out}/NAME-SEED/ is the
+run of a row: so a row can name the model of an earlier one as its teacher or its start. An empty table in an override
+removes the one that rows share. Runs that ended are not run again. OUT/NAME-SEED.json has scores; a table is printed at
+the end. For each set, with the calibration cross-fitted by article (`quoth.score.calibrate`):
 
     F1       with abstention by the calibration
     best     F1 at the best threshold of this very set on the margin
@@ -71,10 +74,11 @@ class Tasks:
         return self.kept[key]
 
 
-def run_row(row: dict[str, Any], table: dict[str, Any], seed: int, out: Path, tasks: Tasks) -> Path:
+def run_row(row: dict[str, Any], table: dict[str, Any], seed: int, files: Path, out: Path, tasks: Tasks) -> Path:
     """Train or prune by the row's recipe: the folder of the model."""
     recipe = join(table[row["recipe"]], _table(row.get("overrides", [])))
-    recipe = json.loads(json.dumps({**recipe, "seed": seed}).replace("{out}", str(out)))
+    named = json.dumps({**recipe, "seed": seed}).replace("{files}", str(files)).replace("{out}", str(out))
+    recipe = json.loads(named)
     run = out / f"{row['name']}-{seed}"
     if row["recipe"] == "cut":
         cut = make_prune_recipe(recipe, row["name"])
@@ -149,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path, help="ROWS.toml")
     parser.add_argument("--data", nargs="+", required=True, help="SQuAD 2.0 files of several articles")
+    parser.add_argument("--files", type=Path, default=Path(), help="the folder that {files} stands for")
     parser.add_argument("--out", type=Path, required=True, help="the folder of all runs")
     parser.add_argument("--only", nargs="+", help="names of rows; all")
     parser.add_argument("--show", action="store_true", help="print the table of what is there")
@@ -167,7 +172,7 @@ def main() -> None:
                     continue
                 begin = time.perf_counter()
                 try:
-                    model = run_row(row, table, seed, options.out, tasks)
+                    model = run_row(row, table, seed, options.files, options.out, tasks)
                 except QuothError as error:
                     print(f"{row['name']}-{seed}: {error}", flush=True)
                     continue
