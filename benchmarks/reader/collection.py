@@ -79,6 +79,8 @@ def fetch(folder: Path, every: Sequence[Package] | None = None) -> list[str]:
                 continue
             written[digest] = name
             path = folder / name
+            if path.exists():
+                raise QuothError(f"{package.name}: two documents would be named {name}; change `include`")
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(path) as temporary:
                 temporary.write_bytes(document)

@@ -16,6 +16,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ HALVES = ("tuning", "test")
 KINDS = ("answer", "trap", "off-topic")
 FORMATS = {".pdf": "PDF", ".html": "HTML", ".epub": "EPUB"}
 STOP = frozenset(
-    """a an and are as at be by can do does for from has have how i if in into is it its me my no not of on one or so
-    than that the this to unless was were what when where which who whom whose why will with""".split()
+    re.findall(
+        r"\w+",
+        """a an and are as at be by can do does for from has have how i if in into is it its me my no not of on one or
+        so than that the this to unless was were what when where which who whom whose why will with""",
+    )
 )
 COPIED = 0.6  # of the words of a question in its evidence: it repeats the text
 
@@ -117,7 +121,7 @@ def text_of(path: Path) -> str:
 
 def _pdf(path: Path) -> str:
     try:
-        import pypdfium2
+        pypdfium2 = import_module("pypdfium2")
     except ImportError:
         raise QuothError("checking questions about PDFs needs pypdfium2: pip install pypdfium2") from None
     document = pypdfium2.PdfDocument(path)
