@@ -204,7 +204,8 @@ def test_outcomes_are_counted_once():
     assert judge(none, Reply(("25",), False, text)) == Outcome("test-2", "wrong", "25", False, False)
     assert judge(none, Reply((), False, ())).result == "refused"
     facts = summary([asked, none], {"test-1": given["refused"], "test-2": judge(none, Reply(("x",), True, ()))})
-    assert facts["refused"] == facts["lost_search"] == facts["right_in_five"] == facts["without_answer_refused"] == 1
+    assert facts["first_is_right"] == facts["refused"] == facts["lost_search"] == 1
+    assert facts["right_in_five"] == facts["without_answer_refused"] == 1
     assert facts["right"] + facts["wrong"] + facts["refused"] + facts["lost_format"] == facts["with_answer"] == 1
 
 

@@ -14,7 +14,7 @@ from quoth.score.squad import score_squad2
 F1 = 50.0  # an answer with at least that F1 is right …
 LONGER = 3  # … or one that holds an acceptable answer and is at most so many times as long
 EVIDENCE = 0.8  # of the words of the evidence: a passage that has these and an acceptable answer holds the answer
-HEAD = ("", "with answer", "right", "wrong", "refused", "lost: format", "lost: search", "right in 5")
+HEAD = ("", "with answer", "right", "wrong", "refused", "lost: format", "lost: search", "first is right", "right in 5")
 HEAD_NONE = ("", "without answer", "refused")
 
 
@@ -25,11 +25,13 @@ class Reply:
     - answers: the best five spans, the best first, whether or not it abstains
     - refused: whether it abstains
     - read: the passages that it read
+    - score: the probability of the best span
     """
 
     answers: tuple[str, ...]
     refused: bool
     read: tuple[str, ...]
+    score: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Outcome:
 
     - found: whether a passage that was read holds the answer
     - among_five: whether one of the five best spans is right
+    - score: the probability of the best span
     """
 
     id: str
@@ -45,6 +48,7 @@ class Outcome:
     given: str
     found: bool
     among_five: bool
+    score: float = 0.0
 
 
 def judge(asked: Asked, reply: Reply) -> Outcome:
@@ -54,7 +58,8 @@ def judge(asked: Asked, reply: Reply) -> Outcome:
     right = bool(asked.answers) and is_right(given, asked.answers)
     result = "refused" if refused else "right" if right else "wrong"
     found = bool(asked.answers) and any(holds(passage, asked) for passage in reply.read)
-    return Outcome(asked.id, result, given, found, any(is_right(answer, asked.answers) for answer in reply.answers))
+    among_five = any(is_right(answer, asked.answers) for answer in reply.answers)
+    return Outcome(asked.id, result, given, found, among_five, reply.score)
 
 
 def unread(asked: Asked) -> Outcome:
@@ -96,7 +101,8 @@ def holds(passage: str, asked: Asked) -> bool:
 
 def summary(questions: Sequence[Asked], outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     """The counts of a group of questions."""
-    with_answer = [outcomes[one.id] for one in questions if one.kind == "answer"]
+    answerable = [one for one in questions if one.kind == "answer"]
+    with_answer = [outcomes[one.id] for one in answerable]
     without = [outcomes[one.id] for one in questions if one.kind != "answer"]
 
     def count(result: str) -> int:
@@ -109,6 +115,7 @@ def summary(questions: Sequence[Asked], outcomes: Mapping[str, Outcome]) -> dict
         "refused": count("refused"),
         "lost_format": count("unread"),
         "lost_search": sum(one.result != "unread" and not one.found for one in with_answer),
+        "first_is_right": sum(is_right(outcomes[one.id].given, one.answers) for one in answerable),
         "right_in_five": sum(one.among_five for one in with_answer),
         "without_answer": len(without),
         "without_answer_refused": sum(one.result == "refused" for one in without),
@@ -134,7 +141,7 @@ def _by(questions: Sequence[Asked], key: Callable[[Asked], str]) -> dict[str, li
 def tables(questions: Sequence[Asked], outcomes: Mapping[str, Outcome]) -> str:
     """Two tables: the questions with an answer, and those without."""
     facts = {name: summary(group, outcomes) for name, group in groups(questions).items()}
-    rows = [[name, *map(str, list(one.values())[:7])] for name, one in facts.items() if one["with_answer"]]
+    rows = [[name, *map(str, list(one.values())[:8])] for name, one in facts.items() if one["with_answer"]]
     none = [
         [name, str(one["without_answer"]), str(one["without_answer_refused"])]
         for name, one in facts.items()

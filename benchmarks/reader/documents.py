@@ -11,7 +11,7 @@ Every question is asked of the whole folder, as `quoth ask` would. Of the questi
     refused  no answer, though there is one
     lost     format: the document is not read at all, the question is not asked and is not right;
              search: no passage that was read has an acceptable answer and 80 % of the words of the evidence
-    in 5     one of the five best spans is right, whether or not the reader abstains
+    first    the best span is right, whether or not the reader abstains; in 5: one of the five best is
 
 Of those without, `refused` is right. Tune on the half `tuning` only; the half `test` has other packages. With --out
 a line is written for each question at once, and the same command goes on where it was stopped.
@@ -59,7 +59,8 @@ def ask(reader: Reader, question: str, documents: Sequence[Document], read: int)
         refused = found.null_minus_best > reader.abstention.threshold
     passages = _select(question, texts, split_passages(texts), read)
     seen = tuple(texts[one.document][one.begin : one.past] for one in passages)
-    return Reply(tuple(hit.answer.text for hit in found.hits), refused, seen)
+    score = found.hits[0].probability if found.hits else 0.0
+    return Reply(tuple(hit.answer.text for hit in found.hits), refused, seen, score)
 
 
 def run(reader: Reader, folder: Path, questions: Sequence[Asked], read: int, out: Path | None) -> dict[str, Outcome]:
