@@ -1,4 +1,4 @@
-"""What a calibration is worth: F1, risk and coverage, reliability; single passages, and searches over many.
+"""What a calibration is worth: F1, risk and coverage, reliability.
 
     python -m benchmarks.reader.calibration DATA … [--model READER] [--tune 0.5] [--ablation]
 
@@ -24,11 +24,10 @@ import numpy as np
 from benchmarks.race import markdown
 from quoth import Reader
 from quoth.answer import best_threshold
-from quoth.answer.confidence import NO_ANSWER, RIGHT, WRONG
+from quoth.answer.confidence import RIGHT
 from quoth.answer.features import NAMES
 from quoth.data import read
 from quoth.score.calibrate import FEATURES, Sample, cross_fit, fit_confidence, quality, reliability, sample
-from quoth.score.calibrate_search import Search, best_window, fit_search, searches
 
 VARIANTS = {
     "margin": ("margin",),
@@ -113,53 +112,12 @@ def ablation_table(samples: Sequence[Sample], parts: Sequence[np.ndarray]) -> st
     return markdown(heads, rows)
 
 
-def search_table(samples: Sequence[Sample], made: Sequence[Search], threshold: float) -> str:
-    """Searches over several passages, half of the questions of each article's fold left out of the fit."""
-    articles = sorted({(one.group, one.article) for one in made})
-    half = {key: i % 2 for i, key in enumerate(articles)}
-    single = fit_confidence([columns(one, FEATURES) for one in samples])
-    rows = []
-    fits = [fit_search(single, [one for one in made if half[one.group, one.article] != side]) for side in (0, 1)]
-    for number, name in enumerate(one.name for one in samples):
-        for few in (True, False):
-            here = [one for one in made if one.group == number and (len(one.f1) < 8) == few]
-            top: dict[str, list[bool]] = {"margin": [], "calibrated": []}
-            f1: dict[str, list[float]] = {"margin": [], "calibrated": []}
-            for one in here:
-                fitted = fits[half[one.group, one.article]]
-                margin = one.values[:, FEATURES.index("margin")]
-                for rule, w in (("margin", int(margin.argmax())), ("calibrated", best_window(fitted, one))):
-                    p = fitted.probabilities(one.values[w], one.retrieval[w], len(one.f1))
-                    given = -margin[w] <= threshold if rule == "margin" else p[RIGHT] >= p[NO_ANSWER]
-                    right = one.verdict(w)
-                    if not one.none:
-                        top[rule].append(right == RIGHT)
-                    f1[rule].append(one.f1[w] * (right != NO_ANSWER) if given else right != WRONG and one.none)
-            count = np.mean([len(one.f1) for one in here])
-            cells = [name, f"{len(here)}", f"{count:.1f}"]
-            cells += [f"{100 * np.mean(top[rule]):.1f}" for rule in top] + [
-                f"{100 * np.mean(f1[rule]):.1f}" for rule in f1
-            ]
-            rows.append(cells)
-    heads = [
-        "set",
-        "questions",
-        "windows",
-        "first is right, margin",
-        "calibrated",
-        "F1, stored threshold",
-        "calibrated",
-    ]
-    return markdown(heads, rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="+", help="SQuAD 2.0 files of several articles")
     parser.add_argument("--model", default="embedded", help="a reader; the embedded one")
     parser.add_argument("--tune", type=float, default=0.5, help="the share of the articles that variants are chosen on")
     parser.add_argument("--ablation", action="store_true", help="other features, and each set left out")
-    parser.add_argument("--no-search", action="store_true", help="single passages alone")
     options = parser.parse_args()
     reader = Reader.load(options.model)
     datasets = [read(path) for path in options.data]
@@ -171,9 +129,6 @@ def main() -> None:
     print(reliability_table(samples), "\n")
     if options.ablation:
         print(ablation_table(samples, parts), "\n")
-    if not options.no_search:
-        made = [s for i, d in enumerate(datasets) for s in searches(reader, d.questions, FEATURES, i)]
-        print(search_table(samples, made, threshold))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from quoth.answer.confidence import NO_ANSWER, RIGHT, WRONG
 from quoth.answer.logistic import fit_softmax, softmax_probabilities
 from quoth.data import Question
 from quoth.data.dataset import Gold
-from quoth.score import calibrate
 from quoth.score.calibrate import (
     Sample,
     cross_fit,
@@ -20,7 +19,6 @@ from quoth.score.calibrate import (
     reliability,
     sample,
 )
-from quoth.score.calibrate_search import fit_search, searches
 
 
 def drawn(count, seed=0, name="a", shift=0.0):
@@ -91,7 +89,7 @@ class TestFit:
     @pytest.mark.parametrize("lacking", [WRONG, RIGHT, NO_ANSWER])
     def test_what_cannot_be_fitted_is_one_line(self, lacking):
         one, _ = drawn(300)
-        kept = calibrate._part(one, one.outcome != lacking)
+        kept = one.part(one.outcome != lacking)
         with pytest.raises(QuothError, match=r"^a: a calibration is fitted on right answers, wrong answers and"):
             fit_confidence([kept])
         with pytest.raises(QuothError):
@@ -162,12 +160,3 @@ def test_of_a_reader(minilm):
     assert (one.f1[spans] == f1[spans]).all()
     assert (one.has_answer == has_answer).all()
     assert one.article.tolist() == [i % 4 for i in range(12)]
-    fitted = fit_confidence([one])
-    made = searches(reader, questions, one.features, 0)
-    assert made
-    assert all(len(search.f1) in (3, 10) for search in made)
-    assert {search.none for search in made} == {True, False}
-    with_terms = fit_search(fitted, made)
-    assert with_terms.right.weights == fitted.right.weights
-    assert (with_terms.right.windows, with_terms.no_answer.retrieval) != (0.0, 0.0)
-    assert with_terms.probabilities(one.values) == pytest.approx(fitted.probabilities(one.values)), "for one window"

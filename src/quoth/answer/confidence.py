@@ -6,12 +6,11 @@ probability of each; with z = (features - mean) / scale, held within ±`BOUND`:
 
     P(wrong) : P(right) : P(no answer)  =  1 : exp(right·z + b) : exp(no_answer·z + c)
 
-Where several windows were read, both exponents have two more terms, which are 0 for one window: `retrieval`, the BM25
-score of the window over the best of all, less 1, and `windows`, the logarithm of their number.
-
-A reader gives the candidate that `rank` puts first (for one window: that with the highest P(right)), and abstains if
-P(no answer) is above its P(right): of the two it gives the more probable one. quoth.json keeps all this under
-`calibration`; `quoth calibrate` fits it (`quoth.score.calibrate`).
+A reader gives the candidate that is furthest ahead of "no answer" in its own window, by the raw margin, and abstains if
+P(no answer) is above its P(right): of the two it gives the more probable one. Of several windows each counts as one.
+Ranking windows by P(right), and terms for the number of windows and for BM25, were tried: over real documents they gave
+fewer right answers (benchmarks/results/documents.md). quoth.json keeps all this under `calibration`; `quoth calibrate`
+fits it (`quoth.score.calibrate`).
 """
 
 from __future__ import annotations
@@ -34,19 +33,17 @@ from quoth.hub import ModelFiles
 Float64s = NDArray[np.float64]
 
 KEY = "calibration"
-FORMAT = 1
+FORMAT = 2
 BOUND = 4.0  # standard deviations: what is further out than anything it was fitted on counts no more
 WRONG, RIGHT, NO_ANSWER = range(3)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The exponent of one outcome. weights: one for each feature; retrieval, windows: of the terms for many windows."""
+    """The exponent of one outcome. weights: one for each feature."""
 
     weights: tuple[float, ...]
     bias: float
-    retrieval: float = 0.0
-    windows: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,33 +69,14 @@ class Confidence:
         z = (np.asarray(values, np.float64) - np.array(self.mean)) / np.array(self.scale)
         return np.asarray(np.clip(z, -BOUND, BOUND))
 
-    def exponents(self, values: ArrayLike, retrieval: ArrayLike = 0.0, windows: ArrayLike = 1) -> Float64s:
-        """(…, F) features → (…, 2), of "right" and "no answer".
+    def exponents(self, values: ArrayLike) -> Float64s:
+        """(…, F) features → (…, 2), of "right" and "no answer"."""
+        z = self.standardised(values)
+        return np.stack([z @ np.array(one.weights) + one.bias for one in (self.right, self.no_answer)], axis=-1)
 
-        - retrieval: (…,) BM25 over the best, less 1; windows: (…,) how many were read
-        """
-        z, more = self.standardised(values), np.log(windows)
-        return np.stack(
-            [
-                z @ np.array(one.weights) + one.bias + one.retrieval * np.asarray(retrieval) + one.windows * more
-                for one in (self.right, self.no_answer)
-            ],
-            axis=-1,
-        )
-
-    def probabilities(self, values: ArrayLike, retrieval: ArrayLike = 0.0, windows: ArrayLike = 1) -> Float64s:
-        """The same → (…, 3), the probabilities of `WRONG`, `RIGHT`, `NO_ANSWER`; they sum to 1."""
-        return softmax_probabilities(self.exponents(values, retrieval, windows))
-
-    def rank(self, values: ArrayLike, retrieval: ArrayLike, windows: ArrayLike) -> Float64s:
-        """(…,): the probability that a span is right if one window of all has the answer: what windows are ranked by.
-
-        It was fitted on single passages, about half of which have the answer. Among n windows a given one has it n
-        times less often, so by Bayes' rule the odds of "no answer" are n times as high.
-        """
-        exponents = self.exponents(values, retrieval, 1)
-        exponents[..., 1] += np.log(windows)
-        return softmax_probabilities(exponents)[..., RIGHT]
+    def probabilities(self, values: ArrayLike) -> Float64s:
+        """(…, F) features → (…, 3), the probabilities of `WRONG`, `RIGHT`, `NO_ANSWER`; they sum to 1."""
+        return softmax_probabilities(self.exponents(values))
 
     def to_json(self) -> dict[str, Any]:
         """What quoth.json keeps."""

@@ -75,10 +75,9 @@ def find_answers(
 ) -> SearchResult:
     """The best answers to a question over several texts of any length, their probabilities, how much was read.
 
-    The best answers are those that are most probably right, by the calibration of the model folder. Without one they
-    are those furthest ahead of the null score of their own window: a threshold is fitted on passages, so each window
-    counts as one. The smallest null score of all windows, which is the rule for those of one passage, falls the more is
-    read (docs/answer.md has the measurement).
+    The best answers are those furthest ahead of the null score of their own window: calibration and threshold are
+    fitted on passages, so each window counts as one. The smallest null score of all windows, which is the rule for
+    those of one passage, falls the more is read (docs/answer.md has the measurement).
 
     - min_score: abstain if the probability of the best answer is below. Left out, abstain if "no answer" is more
       probable than that the answer is right; without a calibration, by the threshold of the model folder, else 0
@@ -97,10 +96,7 @@ def find_answers(
     confidence = reader.confidence if threshold is None else None
     names = confidence.features if confidence else ("margin",)
     seen = list(_read(reader, question, documents, to_read, names, step, max(20, top), max_answer_tokens, progress))
-    if confidence:
-        ranking = rank_by_confidence(confidence, question, documents, seen)
-    else:
-        ranking = rank_by_margin(reader.abstention, seen)
+    ranking = rank_by_confidence(confidence, seen) if confidence else rank_by_margin(reader.abstention, seen)
     behind, right, no_answer = _first(ranking)
     limit = reader.abstention.threshold if threshold is None else threshold
     abstains = no_answer > right if confidence else behind > limit

@@ -14,7 +14,6 @@ from quoth.answer.decode import Decoded
 from quoth.answer.features import Candidates, find_candidates
 from quoth.errors import QuothError
 from quoth.runtime.logits import SpanLogits
-from quoth.search.retrieve import Passage, bm25
 from quoth.windows import Windows
 
 Float64s = NDArray[np.float64]
@@ -31,7 +30,7 @@ def judge(
     max_answer_tokens: int = 30,
     ids: Sequence[str] | None = None,
 ) -> Decoded:
-    """The n best spans of each question, the most probably right first.
+    """The n best spans of each question, that furthest ahead of "no answer" in its own window first.
 
     `score` is log P(right), and `null` is log P(no answer), as the window of the best span has it. So the reader's
     rule, to abstain if "no answer" is more probable than "right", is that of `Decoded` at the threshold 0. Spans after
@@ -43,9 +42,8 @@ def judge(
     found = find_candidates(
         windows, logits, questions, contexts, confidence.features, n=n_best, longest=max_answer_tokens
     )
-    retrieval, counts = _retrieval(windows, found, questions, contexts)
-    order, right, no_answer = window_probabilities(confidence, found, retrieval, counts)
-    spans = Spans(found.spans.start, found.spans.end, order.astype(np.float32), no_answer.astype(np.float32))
+    right, no_answer = window_probabilities(confidence, found)
+    spans = Spans(found.spans.start, found.spans.end, margins(found).astype(np.float32), no_answer.astype(np.float32))
     best = merge_windows(spans, np.searchsorted(windows.question, np.arange(len(contexts) + 1)))
     warn_skipped(windows, found.skipped, ids)
     score, null = best.score.astype(np.float64), np.zeros(len(contexts))
@@ -55,44 +53,20 @@ def judge(
     return Decoded(best.start, best.end, score, null, contexts)
 
 
-def window_probabilities(
-    confidence: Confidence, found: Candidates, retrieval: Float64s, windows: Float64s
-) -> tuple[Float64s, Float64s, Float64s]:
-    """What spans are ranked by, in logarithms, (W, n), and log P(right) and log P(no answer), (W,), of the first ones.
+def margins(found: Candidates) -> Float64s:
+    """(W, n): how far each span is ahead of "no answer" in its own window; -inf where there is no span."""
+    return np.where(found.good, found.spans.score.astype(np.float64) - found.spans.null[:, None], -np.inf)
 
-    It was fitted on the best spans of windows, so it must not reorder those of one window: each is held at or below
-    the one before it. -inf where there is no span.
-    """
-    good = found.good
-    values = np.where(good[:, :, None], found.values, 0.0)
-    rank = confidence.rank(values, retrieval[:, None], windows[:, None])
-    order = np.minimum.accumulate(np.where(good, _log(rank), -np.inf), axis=1)
-    p = _log(confidence.probabilities(values[:, 0], retrieval, windows))
-    return order, np.where(good[:, 0], p[:, RIGHT], -np.inf), np.where(good[:, 0], p[:, NO_ANSWER], 0.0)
+
+def window_probabilities(confidence: Confidence, found: Candidates) -> tuple[Float64s, Float64s]:
+    """Log P(right) and log P(no answer) of the best span of each window, (W,) each; -inf and 0 where there is none."""
+    good = found.good[:, 0]
+    p = _log(confidence.probabilities(np.where(good[:, None], found.values[:, 0], 0.0)))
+    return np.where(good, p[:, RIGHT], -np.inf), np.where(good, p[:, NO_ANSWER], 0.0)
 
 
 def _log(p: Float64s) -> Float64s:
     return np.log(np.maximum(p, 1e-30))
-
-
-def _retrieval(
-    windows: Windows, found: Candidates, questions: Sequence[str], contexts: Sequence[str]
-) -> tuple[Float64s, Float64s]:
-    """For each window BM25 over the best of its question's windows, less 1, and how many windows the question has."""
-    relative = np.zeros(len(windows))
-    numbers, first, counts = np.unique(windows.question, return_index=True, return_counts=True)
-    for q, at, count in zip(numbers.tolist(), first.tolist(), counts.tolist()):
-        if count > 1:
-            passages = [Passage(0, begin, past) for begin, past in found.reach[at : at + count].tolist()]
-            relative[at : at + count] = relative_bm25(questions[q], [contexts[q]], passages)
-    return relative, np.repeat(counts, counts).astype(np.float64)
-
-
-def relative_bm25(question: str, texts: Sequence[str], passages: Sequence[Passage]) -> Float64s:
-    """(N,): BM25 of each passage over that of the best, less 1: from -1 to 0; 0 for all that share no word."""
-    scores = bm25(question, texts, passages)
-    top = scores.max(initial=0.0)
-    return scores / top - 1 if top > 0 else np.zeros(len(scores))
 
 
 def _best_windows(spans: Spans, best: Spans, windows: Windows) -> dict[int, int]:

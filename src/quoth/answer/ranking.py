@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quoth.answer.abstention import Abstention
 from quoth.answer.confidence import Confidence
 from quoth.answer.features import Candidates
-from quoth.answer.judge import relative_bm25, window_probabilities
+from quoth.answer.judge import margins, window_probabilities
 from quoth.search.retrieve import Passage
 
 Float64s = NDArray[np.float64]
@@ -72,39 +72,22 @@ def rank_by_margin(abstention: Abstention, seen: Sequence[Seen]) -> Ranking:
     return _ranking(seen, behind, [1 - values for values in no_answer], no_answer)
 
 
-def rank_by_confidence(
-    confidence: Confidence, question: str, documents: Sequence[str], seen: Sequence[Seen]
-) -> Ranking:
-    """The spans that are most probably right first; of equally probable ones that which is further ahead of null."""
-    behind = [(one.found.spans.null[:, None] - one.found.spans.score).astype(np.float64) for one in seen]
-    count = sum(len(one.passages) for one in seen)
-    retrieval = np.zeros(count)
-    if count > 1:
-        retrieval = relative_bm25(question, documents, [part for one in seen for part in _parts(one)])
-    orders, rights, nones = [], [], []
-    at = 0
+def rank_by_confidence(confidence: Confidence, seen: Sequence[Seen]) -> Ranking:
+    """The same order, with probabilities by a calibration.
+
+    P(right) was fitted on the best spans of windows: others of a window have that of its best, times exp(−d), d being
+    what they are behind it. A span is held at or below the ones before it in the ranking.
+    """
+    behind, rights, nones = [], [], []
     for one in seen:
-        here = slice(at, at := at + len(one.passages))
-        order, right, none = window_probabilities(
-            confidence, one.found, retrieval[here], np.full(len(one.passages), float(count))
-        )
-        orders.append(order)
-        rights.append(right)
-        nones.append(np.broadcast_to(np.exp(none)[:, None], order.shape))
-    top = max((float(order[:, 0].max(initial=-np.inf)) for order in orders), default=-np.inf)
-    for order, right in zip(orders, rights):
-        if np.isfinite(top) and (first := np.flatnonzero(order[:, 0] == top)).size:
-            certain = float(right[first[0]])  # of the best span; all others are less probable as they are behind it
-            return _ranking(seen, behind, [np.exp(order - top + certain) for order in orders], nones)
-    return _ranking(seen, behind, [np.exp(order) for order in orders], nones)
-
-
-def _parts(one: Seen) -> list[Passage]:
-    """What each window has of its document."""
-    return [
-        Passage(passage.document, passage.begin + begin, passage.begin + past)
-        for passage, (begin, past) in zip(one.passages, one.found.reach.tolist())
-    ]
+        ahead = margins(one.found)
+        right, none = window_probabilities(confidence, one.found)
+        best = np.where(np.isfinite(ahead[:, :1]), ahead[:, :1], 0.0)
+        behind.append(-ahead)
+        rights.append(np.exp(right[:, None] + np.minimum(ahead - best, 0.0)))
+        nones.append(np.broadcast_to(np.exp(none)[:, None], ahead.shape))
+    found = _ranking(seen, behind, rights, nones)
+    return replace(found, right=np.minimum.accumulate(found.right))
 
 
 def _ranking(
@@ -124,5 +107,5 @@ def _ranking(
         no_answer,
     ]
     flat = [np.concatenate([part[flags] for part, flags in zip(column, good)]) for column in columns]
-    order = np.lexsort((flat[4], -flat[5]))
+    order = np.argsort(flat[4], kind="stable")
     return Ranking(*(values[order] for values in flat))

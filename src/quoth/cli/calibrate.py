@@ -58,7 +58,6 @@ def _show(facts: dict[str, Any]) -> None:
     fitted = facts["calibration"]
     for i, name in enumerate(fitted["features"]):
         weights.add_row(name, *(f"{fitted[kind]['weights'][i]:.3f}" for kind in ("right", "no_answer")))
-    for name in ("bias", "retrieval", "windows"):
-        weights.add_row(name, *(f"{fitted[kind][name]:.3f}" for kind in ("right", "no_answer")))
+    weights.add_row("bias", *(f"{fitted[kind]['bias']:.3f}" for kind in ("right", "no_answer")))
     screen.print(weights)
     screen.print(f"kept in {facts['stored']}" if facts["stored"] else "nothing was stored")

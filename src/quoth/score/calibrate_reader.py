@@ -19,8 +19,7 @@ from quoth.answer.confidence import RIGHT
 from quoth.answer.reader import Progress
 from quoth.data import Dataset
 from quoth.errors import QuothError
-from quoth.score.calibrate import FEATURES, Float64s, Sample, cross_fit, fit_confidence, quality, reliability, sample
-from quoth.score.calibrate_search import fit_search, searches
+from quoth.score.calibrate import Float64s, Sample, cross_fit, fit_confidence, quality, reliability, sample
 
 ProgressOf = Callable[[str], AbstractContextManager[Progress | None]]
 """From what is done to a context that shows how far it is."""
@@ -32,15 +31,13 @@ def fit_reader(
 ) -> tuple[Confidence, dict[str, Any]]:
     """Fit a reader's calibration. The facts of it are `calibration` itself and `cross_fitted`, as `report` has it."""
     show = progress or (lambda _: nullcontext())
-    samples, asked = [], []
-    for number, (dataset, name) in enumerate(zip(datasets, names)):
+    samples = []
+    for dataset, name in zip(datasets, names):
         with show(name) as tell:
             samples.append(sample(reader, dataset.questions, name, progress=tell))
-        with show(f"{name}, many passages") as tell:
-            asked += searches(reader, dataset.questions, FEATURES, number, tell)
     scores = report(samples)
     fitted = {"cross_fitted": {name: {key: facts[key] for key in KEPT} for name, facts in scores.items()}}
-    confidence = fit_search(fit_confidence(samples), asked)
+    confidence = fit_confidence(samples)
     return replace(confidence, fitted=fitted), {"cross_fitted": scores, "calibration": confidence.to_json()}
 
 
