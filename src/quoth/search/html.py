@@ -1,0 +1,227 @@
+"""HTML: the visible text in its blocks, the headings, and the offsets of all characters in the file.
+
+lexbor (selectolax) builds the tree as a browser does, but does not say where a text stood in the file. So the file is
+gone through twice. The first pass (`markup.py`) finds tags and texts, and writes a small page: tags without their
+attributes, and for each text its number. lexbor parses that, and the numbers lead from the tree back to the file.
+Attributes by the megabyte and tags inside each other by the thousand, which lexbor takes long for, never reach it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import html
+import re
+from dataclasses import dataclass, field
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from quoth.search.document import Document, Heading, RunList, line_starts
+from quoth.search.failure import NoTextError
+from quoth.search.markup import LEFT_OUT, mark
+
+MOST = 64 << 20  # bytes of a file
+BLOCKS = frozenset(
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
+    "footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr html li main menu ol optgroup option p pre search section "
+    "summary table tbody tfoot thead title tr ul".split()
+)
+LINES = frozenset("li dt dd tr option br summary".split())  # one line end and not two before and after
+CELLS = frozenset("td th".split())
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
+META = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})", re.I)
+WHITE = " \t\n\f\r"
+MARKS = re.compile(r"(\d+);|([ \t\n\f\r]+)")
+REFERENCE = re.compile(r"&(?:#[xX][0-9a-fA-F]{1,8};?|#\d{1,9};?|[a-zA-Z][a-zA-Z0-9]{1,31};?)")
+CHANGED = re.compile(rf"[ ]*[\t\n\f\r][ \t\n\f\r]*|[ ]{{2,}}|{REFERENCE.pattern}")
+
+
+def read_html(data: bytes, name: str) -> Document:
+    """A file in HTML or XHTML."""
+    source = decode_html(data, name)
+    found = html_text(source)
+    return Document(name, found.text, found.title, tuple(found.headings), found.runs.made(), line_starts(source))
+
+
+def decode_html(data: bytes, name: str) -> str:
+    """The characters of a file: by its byte order mark, as UTF-8, as it says itself, or as Windows-1252."""
+    if len(data) > MOST:
+        raise NoTextError(f"{name}: holds more than {MOST:,} bytes of HTML")
+    for mark_, encoding in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        if data.startswith(mark_):
+            return data[len(mark_) :].decode(encoding, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        said = META.search(data[:4096])
+        label = ((said[1] or said[2]).decode() if said else "") or "cp1252"
+    try:
+        known = codecs.lookup(label)
+        text = data.decode("cp1252" if known.name in ("iso8859-1", "ascii") else known.name, "replace")
+    except (LookupError, ValueError):
+        text = data.decode("cp1252", "replace")
+    return text
+
+
+@dataclass
+class HtmlText:
+    """The text of a page as it is made: pieces, runs and headings; `begin` is its offset in the source of all parts."""
+
+    begin: int = 0
+    pieces: list[str] = field(default_factory=list)
+    length: int = 0
+    runs: RunList = field(default_factory=RunList)
+    headings: list[Heading] = field(default_factory=list)
+    title: str = ""
+    row: int = 0  # the number of pieces where the row of a table begins
+    in_cell: bool = False  # at the beginning of a cell, whose blocks do not move it to a new line
+    pending: str = ""  # white space that comes before the next text, if there is one
+    last: int = 0  # where the latest text ends in the source
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self.pieces)
+
+    def gap(self, space: str) -> None:
+        """White space before the next text: two line ends are more than one, one is more than a space."""
+        if self.length and not self.in_cell and (space.count("\n"), len(space)) > (self.pending.count("\n"), len(self.pending)):
+            self.pending = space
+
+    def next_cell(self) -> None:
+        """A bar before the next text, unless the cells of this row have paragraphs of their own."""
+        if len(self.pieces) > self.row and not any("\n" in piece for piece in self.pieces[self.row + 1 :]):
+            self.pending, self.in_cell = " | ", True
+
+    def put(self, text: str, start: int, end: int, exact: bool) -> None:
+        """Characters of the source, one for one if `exact`."""
+        if not text:
+            return
+        start, end = start + self.begin, end + self.begin
+        if self.pending:
+            self.runs.add_whole(self.length, self.last, self.last)
+            self.pieces.append(self.pending)
+            self.length += len(self.pending)
+            self.pending = ""
+        self.in_cell = False
+        (self.runs.add if exact else self.runs.add_whole)(self.length, start, end)
+        self.pieces.append(text)
+        self.length += len(text)
+        self.last = end
+
+
+def html_text(source: str, begin: int = 0, xml: bool = False) -> HtmlText:
+    """The visible text of a page. begin: what is added to offsets; xml: it is XHTML"""
+    marked = mark(source, xml)
+    found = HtmlText(begin)
+    root = LexborHTMLParser(marked.html).root
+    if root is not None:
+        _walk(root, source, marked.spans, found)
+    return found
+
+
+def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: HtmlText) -> None:
+    """All nodes in order, without recursion: a page may have thousands of levels."""
+    heading: tuple[int, int] | None = None  # the number of pieces where the open heading begins, and its level
+    pre, down = 0, True
+    node: LexborNode = root
+    while True:
+        tag = node.tag or "-"
+        if not down:
+            _edge(found, tag)
+            pre -= tag == "pre"
+            if tag in HEADINGS and heading:
+                _end_heading(found, *heading)
+                heading = None
+            elif tag == "title" and not found.title:
+                found.title = " ".join(found.text.split())
+        elif tag == "-text":
+            _put_node(node.text(deep=False) or "", source, spans, found, pre > 0)
+        elif tag[0] != "-" and tag not in LEFT_OUT and "hidden" not in node.attributes:
+            _edge(found, tag)
+            if tag in CELLS and _cell_before(node):
+                found.next_cell()
+            if (child := node.child) is not None:
+                pre += tag == "pre"
+                heading = (len(found.pieces), HEADINGS[tag]) if tag in HEADINGS else heading
+                node = child
+                continue
+            _edge(found, tag)
+        if node.mem_id == root.mem_id:
+            return
+        following = node.next
+        down = following is not None
+        parent = following or node.parent
+        if parent is None:
+            return
+        node = parent
+
+
+def _edge(found: HtmlText, tag: str) -> None:
+    """The white space at the beginning and the end of an element."""
+    if tag == "tr":
+        found.row, found.in_cell = len(found.pieces), False
+    if tag in LINES:
+        found.gap("\n")
+    elif tag in BLOCKS:
+        found.gap("\n\n")
+
+
+def _cell_before(node: LexborNode) -> bool:
+    before = node.prev
+    while before is not None and (before.tag or "") not in CELLS:
+        before = before.prev
+    return before is not None
+
+
+def _end_heading(found: HtmlText, pieces: int, level: int) -> None:
+    written = "".join(found.pieces[pieces:])
+    title = " ".join(written.split()).rstrip("¶# ")
+    if title:
+        found.headings.append(Heading(found.length - len(written.lstrip()), level, title))
+
+
+def _put_node(marks: str, source: str, spans: list[tuple[int, int]], found: HtmlText, pre: bool) -> None:
+    """A node of text: numbers of texts, and white space between tags."""
+    for number, space in MARKS.findall(marks):
+        if number:
+            (_put_pre if pre else _put_text)(found, source, *spans[int(number)])
+        else:
+            found.gap(space.replace("\r\n", "\n").replace("\r", "\n") if pre else " ")
+
+
+def _put_text(found: HtmlText, source: str, start: int, end: int) -> None:
+    """Characters of a paragraph: white space of any length is one space, references are what they stand for."""
+    raw = source[start:end]
+    first, past = start + len(raw) - len(raw.lstrip(WHITE)), start + len(raw.rstrip(WHITE))
+    if first > start:
+        found.gap(" ")
+    done = first
+    for match in CHANGED.finditer(source, first, past):
+        found.put(source[done : match.start()], done, match.start(), exact=True)
+        done = match.end()
+        new = " " if match[0][0] in WHITE else _character(match[0])
+        found.put(new, match.start(), done, exact=len(new) == done - match.start())
+    found.put(source[done:past], done, past, exact=True)
+    if past < end:
+        found.gap(" ")
+
+
+def _put_pre(found: HtmlText, source: str, start: int, end: int) -> None:
+    """Characters as they stand; only empty lines at the beginning and the end become gaps."""
+    raw = source[start:end]
+    first, past = start + len(raw) - len(raw.lstrip("\r\n")), start + len(raw.rstrip())
+    if first > start:
+        found.gap("\n" * min(2, len(source[start:first].splitlines())))
+    done = first
+    for match in REFERENCE.finditer(source, first, past):
+        found.put(source[done : match.start()], done, match.start(), exact=True)
+        done = match.end()
+        found.put(_character(match[0]), match.start(), done, exact=False)
+    found.put(source[done:past], done, past, exact=True)
+    if 0 <= past < end:
+        found.gap(source[past:end].replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _character(reference: str) -> str:
+    """What a reference stands for; a soft hyphen for nothing."""
+    return html.unescape(reference).replace("\xa0", " ").replace("\xad", "")

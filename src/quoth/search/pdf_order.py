@@ -1,0 +1,142 @@
+"""The lines of a page in reading order, and the lines that are no part of the text: running heads and page numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from quoth.search.pdf_page import Line
+
+NUMBER = re.compile(r"[-–—\[(\s|.]*(?:page|seite|p\.)?\s*(?:\d{1,4}|[ivxlc]{1,7})(?:\s*(?:of|/|von)\s*\d{1,4})?[-–—\])\s|.]*", re.I)
+DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
+NEAR = 4.0  # points between the places of the same running head on two pages
+SIDES = 6  # lines that a column has at least
+Row = list[Line]
+
+
+def in_order(lines: Sequence[Line]) -> list[Row]:
+    """The rows of a page, columns one after the other. The lines of a row stand side by side, from left to right.
+
+    A gutter is a vertical strip that few lines cross, with full lines on both sides of it (cells of a table are short).
+    Lines that cross it (a title, a wide figure) divide the page: what is above is read before what is below.
+    """
+    gutter = _gutter(lines)
+    if gutter is None:
+        ends = sorted(line.x1 for line in lines)
+        for line in lines:
+            line.right = ends[len(ends) * 4 // 5]
+        return _rows(lines)
+    found: list[Row] = []
+    left: list[Line] = []
+    right: list[Line] = []
+    for line in sorted(lines, key=lambda one: -(one.y0 + one.y1)):
+        if line.x1 <= gutter + 1:
+            left.append(line)
+        elif line.x0 >= gutter - 1:
+            right.append(line)
+        else:
+            found += in_order(left) + in_order(right) + [[line]]
+            left, right = [], []
+    return found + in_order(left) + in_order(right)
+
+
+def _gutter(lines: Sequence[Line]) -> float | None:
+    """The middle of the strip between two columns, if there are two."""
+    if len(lines) < 2 * SIDES:
+        return None
+    low, high = min(line.x0 for line in lines), max(line.x1 for line in lines)
+    best: tuple[int, float, float] | None = None
+    for middle in _candidates(lines, low, high):
+        left = [line for line in lines if line.x1 <= middle]
+        right = [line for line in lines if line.x0 >= middle]
+        crossing = len(lines) - len(left) - len(right)
+        if crossing > 0.25 * len(lines) or not (_is_column(left) and _is_column(right)):
+            continue
+        if min(max(line.y1 for line in left), max(line.y1 for line in right)) <= max(
+            min(line.y0 for line in left), min(line.y0 for line in right)
+        ):
+            continue  # one is above the other
+        quality = (crossing, abs(middle - (low + high) / 2), middle)
+        best = quality if best is None else min(best, quality)
+    return None if best is None else best[2]
+
+
+def _candidates(lines: Sequence[Line], low: float, high: float) -> list[float]:
+    """Places where many lines begin: just to the left of them."""
+    counts = Counter(round(line.x0) for line in lines if line.x0 > low + 0.15 * (high - low))
+    return [place - 2.0 for place, count in counts.most_common(6) if count >= 3]
+
+
+def _is_column(lines: Sequence[Line]) -> bool:
+    """Whether most lines are as wide as all of them together, as those of a paragraph are."""
+    if len(lines) < SIDES:
+        return False
+    wide = sorted(line.x1 - line.x0 for line in lines)
+    width = max(line.x1 for line in lines) - min(line.x0 for line in lines)
+    return wide[len(wide) // 2] >= 0.55 * width and width > 8 * lines[0].size
+
+
+def _rows(lines: Sequence[Line]) -> list[Row]:
+    """Lines from top to bottom; those at the same height make a row."""
+    rows: list[Row] = []
+    bounds: list[list[float]] = []
+    for line in sorted(lines, key=lambda one: -(one.y0 + one.y1)):
+        height = line.y1 - line.y0
+        if rows:
+            low, high = bounds[-1]
+            apart = all(line.x0 >= other.x1 - 1 or line.x1 <= other.x0 + 1 for other in rows[-1])
+            if apart and min(high, line.y1) - max(low, line.y0) > 0.5 * min(height, high - low):
+                rows[-1].append(line)
+                continue
+        rows.append([line])
+        bounds.append([line.y0, line.y1])
+    return [sorted(row, key=lambda one: one.x0) for row in rows]
+
+
+def without_running_heads(pages: Sequence[list[Line]]) -> list[list[Line]]:
+    """The pages without running heads, feet and page numbers.
+
+    Such a line is among the outermost at the top or the bottom of its page. It is left out if it is a number alone, or
+    if lines that differ in their numbers only stand at the same height of at least three pages and of a tenth of them.
+    """
+    edges = [_edges(lines) for lines in pages]
+    seen: Counter[tuple[str, int]] = Counter()
+    for lines in edges:
+        seen.update({key for line in lines for key in _keys(line)})
+    most = max(3, len(pages) // 10)
+    found = []
+    for lines, outer in zip(pages, edges):
+        gone = {id(line) for line in outer if max(seen[key] for key in _keys(line)) >= most}
+        gone |= {id(line) for line in _numbers(lines)}
+        found.append([line for line in lines if id(line) not in gone])
+    return found
+
+
+def _keys(line: Line) -> list[tuple[str, int]]:
+    """What the same running head on other pages shares: its words without numbers, and its height within `NEAR`."""
+    words = DIGITS.sub("#", line.text.lower())
+    step = int(line.y0 // NEAR)
+    return [(words, step), (words, step + 1)]
+
+
+def _edges(lines: Sequence[Line]) -> list[Line]:
+    """The lines of the first two and the last two rows of a page."""
+    rows = _rows([line for line in lines if line.upright])
+    return [line for row in (rows[:2] + rows[-2:] if len(rows) > 4 else rows) for line in row]
+
+
+def _numbers(lines: Sequence[Line]) -> list[Line]:
+    """The page number in the first or the last row, and what stands beside it."""
+    rows = _rows([line for line in lines if line.upright])
+    if len(rows) < 2:
+        return []
+    outer = [row for row in (rows[0], rows[-1]) if len(row) <= 3]
+    return [line for row in outer if any(NUMBER.fullmatch(row[i].text) for i in (0, -1)) for line in row]
+
+
+def line_pitch(rows: Sequence[Row]) -> float:
+    """The usual distance from one row to the next."""
+    steps = sorted(a[0].y0 - b[0].y0 for a, b in pairwise(rows) if 0 < a[0].y0 - b[0].y0 < 4 * max(a[0].size, 1))
+    return steps[len(steps) // 2] if steps else 0.0
