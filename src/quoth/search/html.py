@@ -11,11 +11,11 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from quoth.search.document import Document, Heading, RunList, line_starts
+from quoth.search.builder import Builder
+from quoth.search.document import Document, line_starts
 from quoth.search.failure import NoTextError
 from quoth.search.markup import LEFT_OUT, mark
 
@@ -62,64 +62,17 @@ def decode_html(data: bytes, name: str) -> str:
     return text
 
 
-@dataclass
-class HtmlText:
-    """The text of a page as it is made: pieces, runs and headings; `begin` is its offset in the source of all parts."""
-
-    begin: int = 0
-    pieces: list[str] = field(default_factory=list)
-    length: int = 0
-    runs: RunList = field(default_factory=RunList)
-    headings: list[Heading] = field(default_factory=list)
-    title: str = ""
-    row: int = 0  # the number of pieces where the row of a table begins
-    in_cell: bool = False  # at the beginning of a cell, whose blocks do not move it to a new line
-    pending: str = ""  # white space that comes before the next text, if there is one
-    last: int = 0  # where the latest text ends in the source
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "".join(self.pieces)
-
-    def gap(self, space: str) -> None:
-        """White space before the next text: two line ends are more than one, one is more than a space."""
-        if self.length and not self.in_cell and (space.count("\n"), len(space)) > (self.pending.count("\n"), len(self.pending)):
-            self.pending = space
-
-    def next_cell(self) -> None:
-        """A bar before the next text, unless the cells of this row have paragraphs of their own."""
-        if len(self.pieces) > self.row and not any("\n" in piece for piece in self.pieces[self.row + 1 :]):
-            self.pending, self.in_cell = " | ", True
-
-    def put(self, text: str, start: int, end: int, exact: bool) -> None:
-        """Characters of the source, one for one if `exact`."""
-        if not text:
-            return
-        start, end = start + self.begin, end + self.begin
-        if self.pending:
-            self.runs.add_whole(self.length, self.last, self.last)
-            self.pieces.append(self.pending)
-            self.length += len(self.pending)
-            self.pending = ""
-        self.in_cell = False
-        (self.runs.add if exact else self.runs.add_whole)(self.length, start, end)
-        self.pieces.append(text)
-        self.length += len(text)
-        self.last = end
-
-
-def html_text(source: str, begin: int = 0, xml: bool = False) -> HtmlText:
-    """The visible text of a page. begin: what is added to offsets; xml: it is XHTML"""
+def html_text(source: str, found: Builder | None = None, xml: bool = False) -> Builder:
+    """The visible text of a page, put after what was found before it. xml: it is XHTML"""
     marked = mark(source, xml)
-    found = HtmlText(begin)
+    found = Builder() if found is None else found
     root = LexborHTMLParser(marked.html).root
     if root is not None:
         _walk(root, source, marked.spans, found)
     return found
 
 
-def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: HtmlText) -> None:
+def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: Builder) -> None:
     """All nodes in order, without recursion: a page may have thousands of levels."""
     heading: tuple[int, int] | None = None  # the number of pieces where the open heading begins, and its level
     pre, down = 0, True
@@ -130,7 +83,7 @@ def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: Ht
             _edge(found, tag)
             pre -= tag == "pre"
             if tag in HEADINGS and heading:
-                _end_heading(found, *heading)
+                found.end_heading(*heading)
                 heading = None
             elif tag == "title" and not found.title:
                 found.title = " ".join(found.text.split())
@@ -156,7 +109,7 @@ def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: Ht
         node = parent
 
 
-def _edge(found: HtmlText, tag: str) -> None:
+def _edge(found: Builder, tag: str) -> None:
     """The white space at the beginning and the end of an element."""
     if tag == "tr":
         found.row, found.in_cell = len(found.pieces), False
@@ -173,14 +126,7 @@ def _cell_before(node: LexborNode) -> bool:
     return before is not None
 
 
-def _end_heading(found: HtmlText, pieces: int, level: int) -> None:
-    written = "".join(found.pieces[pieces:])
-    title = " ".join(written.split()).rstrip("¶# ")
-    if title:
-        found.headings.append(Heading(found.length - len(written.lstrip()), level, title))
-
-
-def _put_node(marks: str, source: str, spans: list[tuple[int, int]], found: HtmlText, pre: bool) -> None:
+def _put_node(marks: str, source: str, spans: list[tuple[int, int]], found: Builder, pre: bool) -> None:
     """A node of text: numbers of texts, and white space between tags."""
     for number, space in MARKS.findall(marks):
         if number:
@@ -189,7 +135,7 @@ def _put_node(marks: str, source: str, spans: list[tuple[int, int]], found: Html
             found.gap(space.replace("\r\n", "\n").replace("\r", "\n") if pre else " ")
 
 
-def _put_text(found: HtmlText, source: str, start: int, end: int) -> None:
+def _put_text(found: Builder, source: str, start: int, end: int) -> None:
     """Characters of a paragraph: white space of any length is one space, references are what they stand for."""
     raw = source[start:end]
     first, past = start + len(raw) - len(raw.lstrip(WHITE)), start + len(raw.rstrip(WHITE))
@@ -206,7 +152,7 @@ def _put_text(found: HtmlText, source: str, start: int, end: int) -> None:
         found.gap(" ")
 
 
-def _put_pre(found: HtmlText, source: str, start: int, end: int) -> None:
+def _put_pre(found: Builder, source: str, start: int, end: int) -> None:
     """Characters as they stand; only empty lines at the beginning and the end become gaps."""
     raw = source[start:end]
     first, past = start + len(raw) - len(raw.lstrip("\r\n")), start + len(raw.rstrip())

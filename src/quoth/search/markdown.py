@@ -55,7 +55,7 @@ def read_markdown(data: bytes, name: str) -> Document:
     blocks = _Blocks(source)
     _scan(blocks)
     text, runs = edited(source, blocks.edits)
-    headings = _moved(blocks.headings, blocks.edits)
+    headings = moved_headings(blocks.headings, blocks.edits)
     return Document(
         name, text, next((one.title for one in headings), ""), headings, runs=runs, lines=line_starts(source)
     )
@@ -216,7 +216,7 @@ def _rows(blocks: _Blocks, rows: list[tuple[int, int]]) -> None:
     rows.clear()
 
 
-def _moved(headings: list[tuple[int, int, str]], edits: list[Edit]) -> tuple[Heading, ...]:
+def moved_headings(headings: list[tuple[int, int, str]], edits: list[Edit]) -> tuple[Heading, ...]:
     """Headings by their place in the text and not in the source."""
     found, moved, i = [], 0, 0
     for at, level, title in headings:
