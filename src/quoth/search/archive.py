@@ -44,7 +44,15 @@ class Archive:
         try:
             with self.file.open(info) as file:
                 data = file.read(most + 1)
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, ValueError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            OSError,
+            EOFError,
+            NotImplementedError,
+            ValueError,
+            RuntimeError,
+        ) as error:
             raise NoTextError(f"{self.name}: {member} is damaged ({error})") from None
         if len(data) > most:
             raise NoTextError(f"{self.name}: {member} unpacks to more than {most:,} bytes")

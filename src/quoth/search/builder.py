@@ -32,7 +32,11 @@ class Builder:
 
     def gap(self, space: str) -> None:
         """White space before the next text: two line ends are more than one, one is more than a space."""
-        if self.length and not self.in_cell and (space.count("\n"), len(space)) > (self.pending.count("\n"), len(self.pending)):
+        if (
+            self.length
+            and not self.in_cell
+            and (space.count("\n"), len(space)) > (self.pending.count("\n"), len(self.pending))
+        ):
             self.pending = space
 
     def next_cell(self) -> None:

@@ -15,10 +15,11 @@ from quoth.search.archive import Archive, parse_xml
 from quoth.search.builder import Builder
 from quoth.search.document import Document, line_starts
 from quoth.search.failure import NoTextError
+from quoth.search.word_sets import word_set
 
 TEXT_PARTS = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
 HEADING = re.compile(r"(?:heading|überschrift|titre|título|titolo)\s*(\d)", re.IGNORECASE)
-SKIPPED = frozenset("Fallback moveFrom del instrText separator continuationSeparator".split())
+SKIPPED = word_set("Fallback moveFrom del instrText separator continuationSeparator")
 
 
 def read_docx(data: bytes, name: str) -> Document:
@@ -101,7 +102,7 @@ class _Part:
         elif name == "tab":
             found.gap(" ")
         elif name == "noBreakHyphen":
-            found.put("-", *([self._place()] * 2), exact=False)
+            found.put("-", self.character, self.character, exact=False)
         elif name == "tr":
             found.row, found.in_cell = len(found.pieces), False
             found.gap("\n")
@@ -137,7 +138,7 @@ class _Part:
             return
         self.character += len(self.data[self.byte : byte].decode("utf-8", "replace"))
         self.byte = byte
-        start = self._place()
+        start = self.character
         exact = self.source.startswith(characters, start)
         end = start + len(characters) if exact else self.source.find(";", start) + 1 or start
         if characters == "\n" or characters.isspace():
@@ -151,9 +152,6 @@ class _Part:
             self.found.put(bare, first, first + len(bare) if exact else end, exact)
             if tail:
                 self.found.gap(" ")
-
-    def _place(self) -> int:
-        return self.character
 
 
 def _style_levels(archive: Archive, name: str) -> dict[str, int]:
@@ -174,7 +172,9 @@ def _style_levels(archive: Archive, name: str) -> dict[str, int]:
             levels.setdefault(current[0], int(value) + 1)
 
     if data is not None:
-        parse_xml(_decoded(data, f"{name}: word/styles.xml").encode(), f"{name}: word/styles.xml", start, lambda _: None)
+        parse_xml(
+            _decoded(data, f"{name}: word/styles.xml").encode(), f"{name}: word/styles.xml", start, lambda _: None
+        )
     return levels
 
 

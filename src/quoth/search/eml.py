@@ -7,6 +7,7 @@ Attachments are named in a note, and not read.
 from __future__ import annotations
 
 import email
+from contextlib import suppress
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
@@ -60,10 +61,8 @@ def _plain(head: str, body: str) -> tuple[str, Runs | None]:
 def _header(message: Message, name: str) -> str:
     """The words of a header; as they stand if they cannot be decoded."""
     raw = str(message.get(name, ""))
-    try:
+    with suppress(LookupError, ValueError, MessageError):
         raw = str(make_header(decode_header(raw)))
-    except (LookupError, ValueError, MessageError):
-        pass
     return " ".join(raw.split())
 
 

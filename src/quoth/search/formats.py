@@ -13,8 +13,8 @@ from pathlib import PurePath
 
 from quoth.errors import QuothError
 from quoth.limits import within
-from quoth.search.docx import read_docx
 from quoth.search.document import Document
+from quoth.search.docx import read_docx
 from quoth.search.eml import read_eml
 from quoth.search.epub import read_epub
 from quoth.search.failure import NoTextError
@@ -41,7 +41,9 @@ _FORMATS: dict[str, Format] = {
     ".epub": read_epub,
     ".eml": read_eml,
 }
-HTML = re.compile(rb"\s*(?:<\?xml[^>]{0,200}\?>\s*)?(?:<!--[^>]{0,500}-->\s*)?(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE)
+HTML = re.compile(
+    rb"\s*(?:<\?xml[^>]{0,200}\?>\s*)?(?:<!--[^>]{0,500}-->\s*)?(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE
+)
 OTHERS = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "is an old or encrypted Office file; save it as .docx without a password",
     b"{\\rtf": "is a rich text file; save it as .docx",

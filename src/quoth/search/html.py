@@ -18,17 +18,21 @@ from quoth.search.builder import Builder
 from quoth.search.document import Document, line_starts
 from quoth.search.failure import NoTextError
 from quoth.search.markup import LEFT_OUT, mark
+from quoth.search.word_sets import word_set
 
 MOST = 64 << 20  # bytes of a file
-BLOCKS = frozenset(
-    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure "
-    "footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr html li main menu ol optgroup option p pre search section "
-    "summary table tbody tfoot thead title tr ul".split()
+BLOCKS = word_set(
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure",
+    "footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr html li main menu ol optgroup option p pre search section",
+    "summary table tbody tfoot thead title tr ul",
 )
-LINES = frozenset("li dt dd tr option br summary".split())  # one line end and not two before and after
-CELLS = frozenset("td th".split())
+LINES = word_set("li dt dd tr option br summary")  # one line end and not two before and after
+CELLS = word_set("td th")
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
-META = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})", re.I)
+META = re.compile(
+    rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})|<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})",
+    re.I,
+)
 WHITE = " \t\n\f\r"
 MARKS = re.compile(r"(\d+);|([ \t\n\f\r]+)")
 REFERENCE = re.compile(r"&(?:#[xX][0-9a-fA-F]{1,8};?|#\d{1,9};?|[a-zA-Z][a-zA-Z0-9]{1,31};?)")
@@ -46,7 +50,11 @@ def decode_html(data: bytes, name: str) -> str:
     """The characters of a file: by its byte order mark, as UTF-8, as it says itself, or as Windows-1252."""
     if len(data) > MOST:
         raise NoTextError(f"{name}: holds more than {MOST:,} bytes of HTML")
-    for mark_, encoding in ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+    for mark_, encoding in (
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ):
         if data.startswith(mark_):
             return data[len(mark_) :].decode(encoding, "replace")
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
+from quoth.search.word_sets import word_set
+
 ITEM = re.compile(r"(?:[-*+•‣◦·–—>#|]\s|[-*+•]{1,2}\s|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s|\[\d+\]|[•‣◦·▪●○■])")
 GAP = re.compile(r"\S(?: {4,}|\t)\s*\S")  # between the cells of a table in plain text
 CODE = re.compile(r"[{};\\]\s*$|^\s*(?:#include|#!|\$ |>>> |%|//|/\*|\*/|import |def |return\b|<[/?!a-zA-Z])")
@@ -12,7 +14,7 @@ HYPHENATED = re.compile(r"([^\W\d_]{2,})[-\u00ad\u2010]\Z")
 BEGINS_LOWER = re.compile(r"[^\W\d_]+")
 WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 SHORT = 45  # characters of a line that is taken for a full one, at least
-PREFIXES = frozenset("self non well all cross half high low long short semi quasi ex anti post pre multi co".split())
+PREFIXES = word_set("self non well all cross half high low long short semi quasi ex anti post pre multi co")
 
 
 def is_item(line: str) -> bool:

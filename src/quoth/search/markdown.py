@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from quoth.search.document import Document, Edit, Heading, edited, line_starts
 from quoth.search.text import decode_utf8
@@ -168,7 +169,7 @@ def _close(blocks: _Blocks, paragraph: list[tuple[int, int]]) -> None:
         return
     source = blocks.source
     breaks: list[Edit] = []
-    for (start, end), (after, last) in zip(paragraph, paragraph[1:]):
+    for (start, end), (after, last) in pairwise(paragraph):
         line, following = source[start:end], source[after:last]
         bare = line.rstrip()
         past = start + len(bare) - bare.endswith("\\")

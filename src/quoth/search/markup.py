@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from quoth.search.word_sets import word_set
+
 LEVELS = 2000  # of elements inside each other; deeper tags are left out, their text is not. lexbor is quadratic in it
 ATTRIBUTES = 4000  # characters of a tag's attributes that are looked at
 TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*+)((?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+)>")
@@ -16,13 +18,13 @@ RAW = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
 }
-LEFT_OUT = frozenset(
-    "script style nav noscript template select datalist svg canvas audio video object iframe noembed noframes applet "
-    "annotation annotation-xml".split()
+LEFT_OUT = word_set(
+    "script style nav noscript template select datalist svg canvas audio video object iframe noembed noframes applet",
+    "annotation annotation-xml",
 )
-VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-CLOSED_BY_OTHERS = frozenset("p li dt dd td th tr tbody thead tfoot colgroup option optgroup rp rt".split())
-FORMATTING = frozenset("a b big code em font i nobr s small strike strong tt u".split())
+VOID = word_set("area base br col embed hr img input link meta param source track wbr")
+CLOSED_BY_OTHERS = word_set("p li dt dd td th tr tbody thead tfoot colgroup option optgroup rp rt")
+FORMATTING = word_set("a b big code em font i nobr s small strike strong tt u")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from itertools import pairwise
 
 from quoth.search.pdf_page import Line
 
-NUMBER = re.compile(r"[-–—\[(\s|.]*(?:page|seite|p\.)?\s*(?:\d{1,4}|[ivxlc]{1,7})(?:\s*(?:of|/|von)\s*\d{1,4})?[-–—\])\s|.]*", re.I)
+NUMBER = re.compile(
+    r"[-–—\[(\s|.]*(?:page|seite|p\.)?\s*(?:\d{1,4}|[ivxlc]{1,7})(?:\s*(?:of|/|von)\s*\d{1,4})?[-–—\])\s|.]*", re.I
+)
 DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
 NEAR = 4.0  # points between the places of the same running head on two pages
 SIDES = 6  # lines that a column has at least

@@ -100,9 +100,7 @@ def _boxes(handle: Any, characters: str) -> NDArray[np.float64]:
     return np.array(found, np.float64).reshape(-1, 4)
 
 
-def _words(
-    handle: Any, characters: str, boxes: NDArray[np.float64]
-) -> Iterator[tuple[int, int, bool, Rectangle]]:
+def _words(handle: Any, characters: str, boxes: NDArray[np.float64]) -> Iterator[tuple[int, int, bool, Rectangle]]:
     """Each word: its characters [first, past), whether a line ended before it, its box.
 
     A word ends at white space, after a hyphen at a line end, and where the next character is somewhere else.

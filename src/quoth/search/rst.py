@@ -1,7 +1,7 @@
 """reStructuredText: the text without its marks, the headings, and the offsets of all characters in the file.
 
-A light reader: sections, paragraphs, lists, literal blocks, tables, the usual directives and marks. docutils would build
-the whole tree, but does not keep the place of a character.
+A light reader: sections, paragraphs, lists, literal blocks, tables, the usual directives and marks. docutils would
+build the whole tree, but does not keep the place of a character.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from quoth.search.document import Document, Edit, edited, line_starts
 from quoth.search.markdown import merged, moved_headings
 from quoth.search.text import decode_utf8
-
+from quoth.search.word_sets import word_set
 
 ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 ITEM = re.compile(r"(?:[-*+•]|(?:\(?(?:\d+|[a-zA-Z]|[ivxIVX]+|#)[.)]))[ \t]+(?=\S)|:[^:\s][^:]{0,80}:(?=\s|$)|\|[ \t]")
@@ -23,11 +23,11 @@ FOOTNOTE = re.compile(r"\.\.[ \t]+\[[^\]]{1,60}\][ \t]+")
 OPTION = re.compile(r":[\w -]{1,40}:")
 TABLE = re.compile(r"\+[-=+]{2,}|\||={2,}[ \t=]*$")
 BORDER = re.compile(r"(?:\+[-=+]+|=+(?:[ \t]+=+)*|-+(?:[ \t]+-+)*)[ \t]*$")
-VERBATIM = frozenset("code code-block sourcecode literalinclude parsed-literal doctest productionlist".split())
-KEPT = frozenset(
-    "note warning tip hint important caution danger attention error admonition seealso versionadded versionchanged "
-    "deprecated versionremoved topic sidebar epigraph rubric centered function method class attribute data exception "
-    "option envvar program describe glossary container compound list-table csv-table table".split()
+VERBATIM = word_set("code code-block sourcecode literalinclude parsed-literal doctest productionlist")
+KEPT = word_set(
+    "note warning tip hint important caution danger attention error admonition seealso versionadded versionchanged",
+    "deprecated versionremoved topic sidebar epigraph rubric centered function method class attribute data exception",
+    "option envvar program describe glossary container compound list-table csv-table table",
 )
 INLINE = re.compile(
     r"(?P<literal>``(?P<code>[^`]{1,500}(?:`[^`]{1,500}){0,5})``)"

@@ -1,8 +1,8 @@
 r"""Sentences of a text whose line ends are real ones.
 
 A sentence ends at a line end, or after . ! ? … (with quotes and brackets that close there) before white space. A full
-stop does not end one after an abbreviation ("e.g.", "Dr.", "No. 5"), an initial ("J. Smith"), letters with stops ("U.S."),
-the number of a list item ("1. First"). Those that may also end a sentence ("etc.", "U.S.") do so before a word that
+stop does not end one after an abbreviation ("e.g.", "Dr.", "No. 5"), an initial ("J. Smith"), letters with stops
+("U.S."), the number of a list item ("1. First"). Those that may also end a sentence ("etc.", "U.S.") do so before a word that
 often begins one ("The"). A stop inside a word (3.5, setup.py, an address, a version) is followed by no white space.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+from quoth.search.word_sets import word_set
 
 SENTENCE = 500  # characters on either side of an answer that its sentence may have: some texts have no full stop
 
@@ -20,18 +22,18 @@ NEXT = re.compile(r"\s*[\"'“‘«(\[]*(\S*)")
 ITEM = re.compile(r"\s*[(\[]?(?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})(?:\.\d{1,3})*\.\Z")
 
 # No sentence ends with these; with those of the second line it may, before a capital letter.
-NEVER = frozenset(
-    "e.g i.e cf viz vs mr mrs ms dr prof rev hon gov sen rep gen col lt capt sgt st mt ft messrs mme mlle "
-    "fig figs eq eqs sec secs ch chap vol vols p pp par art no nos nr tab ref refs ed eds trans cf ca approx resp "
-    "incl excl esp dept univ assn bros jan feb mar apr jun jul aug sep sept oct nov dec al z.b d.h bzw nr abb vgl".split()
+NEVER = word_set(
+    "e.g i.e cf viz vs mr mrs ms dr prof rev hon gov sen rep gen col lt capt sgt st mt ft messrs mme mlle",
+    "fig figs eq eqs sec secs ch chap vol vols p pp par art no nos nr tab ref refs ed eds trans cf ca approx resp",
+    "incl excl esp dept univ assn bros jan feb mar apr jun jul aug sep sept oct nov dec al z.b d.h bzw nr abb vgl",
 )
-MAYBE = frozenset("etc inc ltd co corp llc jr sr esq u.s u.k u.n u.s.a e.u a.m p.m a.d b.c ph.d m.d b.a m.a al".split())
-BEFORE_NUMBER = frozenset("no nos nr fig figs eq eqs sec secs ch chap vol vols p pp par art tab ref refs".split())
-ALSO_WORDS = frozenset("no art par tab ref".split())
-STARTERS = frozenset(
-    "The This That These Those It Its In On At He She We They You I A An If When While As For From To By With But And "
-    "So However Then There Here What Who Why How Where After Before Since Because Although Our Their His Her My Your "
-    "No Not Each Every All Some Most Many Such Also Thus Once Until Unless Use See Note Both Another One Two".split()
+MAYBE = word_set("etc inc ltd co corp llc jr sr esq u.s u.k u.n u.s.a e.u a.m p.m a.d b.c ph.d m.d b.a m.a al")
+BEFORE_NUMBER = word_set("no nos nr fig figs eq eqs sec secs ch chap vol vols p pp par art tab ref refs")
+ALSO_WORDS = word_set("no art par tab ref")
+STARTERS = word_set(
+    "The This That These Those It Its In On At He She We They You I A An If When While As For From To By With But And",
+    "So However Then There Here What Who Why How Where After Before Since Because Although Our Their His Her My Your",
+    "No Not Each Every All Some Most Many Such Also Thus Once Until Unless Use See Note Both Another One Two",
 )
 
 
