@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+
 from quoth.errors import QuothError
 from quoth.search import Document, formats, read_documents, register_format
 

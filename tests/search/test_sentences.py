@@ -64,7 +64,7 @@ def test_the_sentence_of_an_answer(text, answer, sentence):
     assert text[first:past] == sentence
 
 
-@given(st.text(alphabet="abA .!?\n\r。é😀)\"1", min_size=1, max_size=60), st.data())
+@given(st.text(alphabet='abA .!?\n\r。é😀)"1', min_size=1, max_size=60), st.data())
 def test_a_sentence_holds_its_answer(text, data):
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
@@ -72,7 +72,7 @@ def test_a_sentence_holds_its_answer(text, data):
     assert 0 <= first <= start < end <= past <= len(text)
 
 
-@given(st.text(alphabet="abA .!?\n\r。é😀)\"1", max_size=80))
+@given(st.text(alphabet='abA .!?\n\r。é😀)"1', max_size=80))
 def test_sentences_are_in_order_and_lose_no_character(text):
     spans = split_sentences(text)
     assert all(first < past for first, past in spans)

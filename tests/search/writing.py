@@ -8,10 +8,42 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-WORDS = (
-    "the old harbour master kept his ledger dry in every winter storm while boats came home with silver fish and "
-    "tired crews who sang about distant lighthouse keepers waiting for letters from northern towns"
-).split()
+WORDS = [
+    "the",
+    "old",
+    "harbour",
+    "master",
+    "kept",
+    "his",
+    "ledger",
+    "dry",
+    "in",
+    "every",
+    "winter",
+    "storm",
+    "while",
+    "boats",
+    "came",
+    "home",
+    "with",
+    "silver",
+    "fish",
+    "and",
+    "tired",
+    "crews",
+    "who",
+    "sang",
+    "about",
+    "distant",
+    "lighthouse",
+    "keepers",
+    "waiting",
+    "for",
+    "letters",
+    "from",
+    "northern",
+    "towns",
+]
 NAMES = ("Ada", "Zürich", "Norway", "Kendall", "Smith")
 
 
@@ -96,7 +128,9 @@ def _fitted(pdf, paragraph, width, hyphens):
 def epub(pages, title="A book"):
     """A book of XHTML pages by their names."""
     file = io.BytesIO()
-    items = "".join(f'<item id="p{i}" href="text/{name}" media-type="application/xhtml+xml"/>' for i, name in enumerate(pages))
+    items = "".join(
+        f'<item id="p{i}" href="text/{name}" media-type="application/xhtml+xml"/>' for i, name in enumerate(pages)
+    )
     order = "".join(f'<itemref idref="p{i}"/>' for i in range(len(pages)))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)

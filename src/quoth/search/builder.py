@@ -39,10 +39,26 @@ class Builder:
         ):
             self.pending = space
 
+    def start_row(self) -> None:
+        """A row of a table begins."""
+        self.row, self.in_cell = len(self.pieces), False
+        self.gap("\n")
+
     def next_cell(self) -> None:
-        """A bar before the next text, unless the cells of this row have paragraphs of their own."""
-        if len(self.pieces) > self.row and not any("\n" in piece for piece in self.pieces[self.row + 1 :]):
+        """A cell begins: a bar before it, unless it is the first, or cells of this row have paragraphs of their own."""
+        if len(self.pieces) == self.row:
+            self.in_cell = bool(self.pending)
+        elif self._is_plain_row():
             self.pending, self.in_cell = " | ", True
+
+    def end_row(self) -> None:
+        """A row ends: the next one is on the next line."""
+        self.in_cell = False
+        if self._is_plain_row():
+            self.pending = "\n"
+
+    def _is_plain_row(self) -> bool:
+        return len(self.pieces) > self.row and not any("\n" in piece for piece in self.pieces[self.row + 1 :])
 
     def put(self, text: str, start: int, end: int, exact: bool) -> None:
         """Characters of the source, one for one if `exact`."""

@@ -71,7 +71,6 @@ class _Part:
         self.open: list[str] = []
         self.hidden = False
         self.heading: list[tuple[int, int]] = []  # paragraphs inside each other (text boxes): pieces and level
-        self.cells: list[int] = []
 
     def read(self, label: str) -> None:
         """Read all of it."""
@@ -104,15 +103,9 @@ class _Part:
         elif name == "noBreakHyphen":
             found.put("-", self.character, self.character, exact=False)
         elif name == "tr":
-            found.row, found.in_cell = len(found.pieces), False
-            found.gap("\n")
-            self.cells.append(0)
-        elif name == "tc" and self.cells:
-            if self.cells[-1]:
-                found.next_cell()
-            elif found.pending:
-                found.in_cell = True
-            self.cells[-1] += 1
+            found.start_row()
+        elif name == "tc":
+            found.next_cell()
 
     def end(self, name: str) -> None:
         """The end of an element."""
@@ -126,9 +119,7 @@ class _Part:
                 self.found.end_heading(pieces, level)
             self.found.gap("\n\n")
         elif name == "tr":
-            self.cells.pop()
-            self.found.in_cell = False
-            self.found.pending = "\n" if self.found.length else ""
+            self.found.end_row()
         elif name == "tbl":
             self.found.gap("\n\n")
 

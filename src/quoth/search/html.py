@@ -24,9 +24,9 @@ MOST = 64 << 20  # bytes of a file
 BLOCKS = word_set(
     "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure",
     "footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr html li main menu ol optgroup option p pre search section",
-    "summary table tbody tfoot thead title tr ul",
+    "summary table tbody tfoot thead title ul",
 )
-LINES = word_set("li dt dd tr option br summary")  # one line end and not two before and after
+LINES = word_set("li dt dd option br summary")  # one line end and not two before and after
 CELLS = word_set("td th")
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 META = re.compile(
@@ -88,6 +88,8 @@ def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: Bu
     while True:
         tag = node.tag or "-"
         if not down:
+            if tag == "tr":
+                found.end_row()
             _edge(found, tag)
             pre -= tag == "pre"
             if tag in HEADINGS and heading:
@@ -98,8 +100,10 @@ def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: Bu
         elif tag == "-text":
             _put_node(node.text(deep=False) or "", source, spans, found, pre > 0)
         elif tag[0] != "-" and tag not in LEFT_OUT and "hidden" not in node.attributes:
+            if tag == "tr":
+                found.start_row()
             _edge(found, tag)
-            if tag in CELLS and _cell_before(node):
+            if tag in CELLS:
                 found.next_cell()
             if (child := node.child) is not None:
                 pre += tag == "pre"
@@ -119,19 +123,10 @@ def _walk(root: LexborNode, source: str, spans: list[tuple[int, int]], found: Bu
 
 def _edge(found: Builder, tag: str) -> None:
     """The white space at the beginning and the end of an element."""
-    if tag == "tr":
-        found.row, found.in_cell = len(found.pieces), False
     if tag in LINES:
         found.gap("\n")
     elif tag in BLOCKS:
         found.gap("\n\n")
-
-
-def _cell_before(node: LexborNode) -> bool:
-    before = node.prev
-    while before is not None and (before.tag or "") not in CELLS:
-        before = before.prev
-    return before is not None
 
 
 def _put_node(marks: str, source: str, spans: list[tuple[int, int]], found: Builder, pre: bool) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Set
 
 from quoth.search.word_sets import word_set
 
-ITEM = re.compile(r"(?:[-*+•‣◦·–—>#|]\s|[-*+•]{1,2}\s|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)]\s|\[\d+\]|[•‣◦·▪●○■])")
+BULLET = re.compile(r"[-*+•‣◦·–—>#|]\s|[-*+•]{1,2}\s|\[\d+\]|[•‣◦·▪●○■]")
+NUMBERED = re.compile(r"\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,5})[.)](?:\s|$)")
 GAP = re.compile(r"\S(?: {4,}|\t)\s*\S")  # between the cells of a table in plain text
 CODE = re.compile(r"[{};\\]\s*$|^\s*(?:#include|#!|\$ |>>> |%|//|/\*|\*/|import |def |return\b|<[/?!a-zA-Z])")
 HYPHENATED = re.compile(r"([^\W\d_]{2,})[-\u00ad\u2010]\Z")
@@ -17,9 +18,14 @@ SHORT = 45  # characters of a line that is taken for a full one, at least
 PREFIXES = word_set("self non well all cross half high low long short semi quasi ex anti post pre multi co")
 
 
-def is_item(line: str) -> bool:
-    """Whether a line, without white space before it, begins an item of a list."""
-    return ITEM.match(line) is not None
+def is_item(line: str, before: str = "") -> bool:
+    """Whether a line begins an item of a list. Both lines are without white space around them.
+
+    before: the line before it, if it is of the same paragraph. A number goes on with a sentence that has not ended
+    """
+    if BULLET.match(line):
+        return True
+    return NUMBERED.match(line) is not None and (not before or before[-1] in ".:;!?)" or len(before) < SHORT)
 
 
 def is_verbatim(line: str) -> bool:
@@ -33,7 +39,7 @@ def joins(line: str, following: str, width: int) -> bool:
     It is if the first word of the next line, which may be indented, would not have fitted into the `width` of the
     paragraph, or if the sentence visibly goes on in lower case. Both lines are without white space around them.
     """
-    if len(line) < SHORT or is_item(following) or is_verbatim(line) or is_verbatim(following):
+    if len(line) < SHORT or is_item(following, line) or is_verbatim(line) or is_verbatim(following):
         return False
     if following[0].islower() and line[-1] not in ":;":
         return True

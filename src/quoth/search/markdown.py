@@ -21,6 +21,7 @@ SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 QUOTE = re.compile(r"(?: {0,3}>[ \t]?)+")
 ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]+(?:\[[ xX]\][ \t]+)?|$)")
+INTERRUPTS = re.compile(r"[ \t]*(?:[-*+]|1[.)])[ \t]+\S")  # what a paragraph ends for
 INDENTED = re.compile(r" {4}|\t")
 ROW = re.compile(r"[ \t]*\|?.*\|.*$")
 TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
@@ -109,7 +110,7 @@ def _scan(blocks: _Blocks) -> None:
     source = blocks.source
     front = FRONT.match(source)
     paragraph: list[tuple[int, int]] = []  # the lines of the open paragraph without marks before them
-    fence, table = "", False
+    fence, table, listed = "", False, False  # listed: the open paragraph is that of a list item
     if front and front.end():
         blocks.edits.append((0, front.end(), ""))
     for match in LINES.finditer(source, front.end() if front else 0):
@@ -155,8 +156,12 @@ def _scan(blocks: _Blocks) -> None:
         elif table and ROW.match(rest):
             _rows(blocks, [(begin, end)])
         else:
-            if found := ITEM.match(rest):
+            found = ITEM.match(rest)
+            if found and paragraph and (found.end() == len(rest) or not (listed or INTERRUPTS.match(rest))):
+                found = None  # a number at the beginning of a wrapped line
+            if found:
                 _close(blocks, paragraph)
+            listed = found is not None or (listed and bool(paragraph))
             if quote and not paragraph:
                 blocks.edits.append((start, begin, ""))
             paragraph.append((begin + (found.end() if found else 0), end))

@@ -204,7 +204,7 @@ def _same_paragraph(before: Row, row: Row, pitch: float) -> bool:
         return _goes_on(before, row)
     if down > 1.35 * max(pitch, 1.0) and down > 1.35 * a.size:
         return False
-    if not 0.87 < a.size / b.size < 1.15 or is_item(b.text + " "):
+    if not 0.87 < a.size / b.size < 1.15 or is_item(b.text + " ", a.text):
         return False
     em = b.size
     if b.x0 > a.x0 + 0.8 * em and not is_item(a.text + " "):

@@ -72,12 +72,12 @@ def _candidates(lines: Sequence[Line], low: float, high: float) -> list[float]:
 
 
 def _is_column(lines: Sequence[Line]) -> bool:
-    """Whether most lines are as wide as all of them together, as those of a paragraph are."""
+    """Whether at least a third of the lines are about as wide as all of them together: paragraphs, and not cells."""
     if len(lines) < SIDES:
         return False
     wide = sorted(line.x1 - line.x0 for line in lines)
     width = max(line.x1 for line in lines) - min(line.x0 for line in lines)
-    return wide[len(wide) // 2] >= 0.55 * width and width > 8 * lines[0].size
+    return wide[len(wide) * 2 // 3] >= 0.7 * width and width > 10 * lines[0].size
 
 
 def _rows(lines: Sequence[Line]) -> list[Row]:
@@ -101,41 +101,47 @@ def without_running_heads(pages: Sequence[list[Line]]) -> list[list[Line]]:
     """The pages without running heads, feet and page numbers.
 
     Such a line is among the outermost at the top or the bottom of its page. It is left out if it is a number alone, or
-    if lines that differ in their numbers only stand at the same height of at least three pages and of a tenth of them.
+    if lines that differ in their numbers only stand at the same height of at least three pages and of a tenth of them
+    (of both, where there are two).
     """
     edges = [_edges(lines) for lines in pages]
     seen: Counter[tuple[str, int]] = Counter()
     for lines in edges:
         seen.update({key for line in lines for key in _keys(line)})
-    most = max(3, len(pages) // 10)
+    most = max(3, len(pages) // 10) if len(pages) > 2 else 2
     found = []
     for lines, outer in zip(pages, edges):
         gone = {id(line) for line in outer if max(seen[key] for key in _keys(line)) >= most}
         gone |= {id(line) for line in _numbers(lines)}
-        found.append([line for line in lines if id(line) not in gone])
+        found.append([line for line in lines if id(line) not in gone] or lines)  # a page of heads alone has none
     return found
 
 
 def _keys(line: Line) -> list[tuple[str, int]]:
     """What the same running head on other pages shares: its words without numbers, and its height within `NEAR`."""
-    words = DIGITS.sub("#", line.text.lower())
+    words = " ".join(DIGITS.sub("", line.text.lower()).split())
     step = int(line.y0 // NEAR)
     return [(words, step), (words, step + 1)]
 
 
 def _edges(lines: Sequence[Line]) -> list[Line]:
-    """The lines of the first two and the last two rows of a page."""
+    """The lines of the first two and the last two rows of a page; of one each where it has few."""
     rows = _rows([line for line in lines if line.upright])
-    return [line for row in (rows[:2] + rows[-2:] if len(rows) > 4 else rows) for line in row]
+    count = 2 if len(rows) > 6 else 1
+    return [line for row in rows[:count] + rows[-count:] for line in row]
 
 
 def _numbers(lines: Sequence[Line]) -> list[Line]:
-    """The page number in the first or the last row, and what stands beside it."""
+    """The page number in the first or the last row, and what stands beside it, if the row is apart from the others."""
     rows = _rows([line for line in lines if line.upright])
     if len(rows) < 2:
         return []
-    outer = [row for row in (rows[0], rows[-1]) if len(row) <= 3]
-    return [line for row in outer if any(NUMBER.fullmatch(row[i].text) for i in (0, -1)) for line in row]
+    found = []
+    for row, inner in ((rows[0], rows[1]), (rows[-1], rows[-2])):
+        apart = abs(row[0].y0 - inner[0].y0) > 1.6 * max(row[0].size, inner[0].size)
+        if apart and len(row) <= 3 and any(NUMBER.fullmatch(row[i].text) for i in (0, -1)):
+            found += row
+    return found
 
 
 def line_pitch(rows: Sequence[Row]) -> float:

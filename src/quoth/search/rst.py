@@ -20,7 +20,7 @@ ITEM = re.compile(r"(?:[-*+•]|(?:\(?(?:\d+|[a-zA-Z]|[ivxIVX]+|#)[.)]))[ \t]+(?
 EXPLICIT = re.compile(r"\.\.(?:[ \t]+|$)")
 DIRECTIVE = re.compile(r"\.\.[ \t]+(?:\|[^|]{1,100}\|[ \t]+)?([\w:.+-]{1,60}?)[ \t]?::[ \t]*")
 FOOTNOTE = re.compile(r"\.\.[ \t]+\[[^\]]{1,60}\][ \t]+")
-OPTION = re.compile(r":[\w -]{1,40}:")
+OPTION = re.compile(r":[\w -]{1,40}:(?=\s|$)")
 TABLE = re.compile(r"\+[-=+]{2,}|\||={2,}[ \t=]*$")
 BORDER = re.compile(r"(?:\+[-=+]+|=+(?:[ \t]+=+)*|-+(?:[ \t]+-+)*)[ \t]*$")
 VERBATIM = word_set("code code-block sourcecode literalinclude parsed-literal doctest productionlist")
@@ -186,12 +186,15 @@ def _paragraph(state: _State, lines: list[_Line]) -> None:
         return
     breaks: list[Edit] = []
     begins = lines[0].indent
+    listed = ITEM.match(lines[0].text) is not None
     for line, following in pairwise(lines):
         if found := ITEM.match(line.text):
             begins = line.indent + found.end()
         elif line.indent != begins:
             begins = line.indent
-        if not ITEM.match(following.text) and (following.indent == begins or following.indent == line.indent):
+        if not (listed and ITEM.match(following.text)) and (
+            following.indent == begins or following.indent == line.indent
+        ):
             breaks.append((line.end, following.start, " "))
             begins = following.indent
     marks = inline_edits(state.source, lines[0].start, lines[-1].end)
