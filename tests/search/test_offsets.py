@@ -223,33 +223,10 @@ def pages(draw, found):
     return source + "</body></html>"
 
 
-PIECES = [
-    "<p>",
-    "</p>",
-    "<b>",
-    "<td>",
-    "<table>",
-    "<pre>",
-    "</pre>",
-    "&amp;",
-    "&lt",
-    "a",
-    "B",
-    "<",
-    "'>",
-    "<!--",
-    "-->",
-    "<br>",
-    "<title>",
-    "</title>",
-    "<a",
-    "x='",
-    "é",
-    "<script>",
-    "</script>",
-    "<li>",
-    "<h1>",
-] + [" ", "\n"]
+PIECES = (
+    *("<p>", "</p>", "<b>", "<td>", "<table>", "<pre>", "</pre>", "&amp;", "&lt", "a", "B", "<", "'>", "<!--", "-->"),
+    *("<br>", "<title>", "</title>", "<a x='", "é", "<script>", "</script>", "<li>", "<h1>", "\n", " "),
+)
 
 
 class TestHtml:
