@@ -47,7 +47,7 @@ WORD = (
     "<w:del>", "<w:numPr/>", "<w:tc>", "<w:noBreakHyphen/>",
 )  # fmt: skip
 BODY = '<w:document xmlns:w="w"><w:body>{}</w:body></w:document>'
-OPF = ()
+OPF = '<package><title>T</title><manifest>{}</manifest><spine><itemref idref="a"/></spine></package>'
 ITEM = '<item id="a" href="{}" media-type="application/xhtml+xml"/>'
 
 

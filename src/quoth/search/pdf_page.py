@@ -18,7 +18,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 from numpy.typing import NDArray
 
-GAP = 1.6  # heights of a line: a wider gap is between two columns, or the cells of a table
+GAP = 2.0  # heights of a line: a wider gap is between two columns, or the cells of a table
 HYPHENS = "\x02\ufffe\xad"  # how pdfium gives a hyphen at the end of a line
 LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "ft", "ﬆ": "st", "\xa0": " "})
 SPACES = frozenset(" \r\n\t\0\xa0\u2002\u2003\u2009\u200a\u200b\u3000")
@@ -31,6 +31,7 @@ class Line:
 
     - words: the text and the box of each
     - size: the height of its font; upright: whether it goes from left to right
+    - number: which line of the page it is, in the order of the file
     - right: where the lines of its column usually end
     - hyphen: whether it ends with a hyphen that pdfium takes for one of a split word
     """
@@ -39,6 +40,7 @@ class Line:
     size: float = 0.0
     upright: bool = True
     hyphen: bool = False
+    number: int = 0
     right: float = 0.0
     x0: float = math.inf
     y0: float = math.inf
@@ -88,6 +90,7 @@ def _gather(handle: Any, characters: str, frame: Frame) -> list[Line]:
             continue
         if line is None or ended or not _same_line(line, box):
             line = _new_line(handle, first, box, frame.quarters)
+            line.number = len(lines)
             lines.append(line)
         line.words.append((text, box))
         line.include(box)
