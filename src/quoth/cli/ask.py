@@ -36,7 +36,7 @@ def ask(
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question from text files: the answer, its sentence, its place and its probability."""
+    """Answer a question from your documents: the answer, its sentence, its place and its probability."""
     if not question.strip():
         raise QuothError("the question is empty")
     check_min_score(min_score)

@@ -230,5 +230,5 @@ class Frame:
 
     def shown(self, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Boxes (N, 4) on the page as it is shown."""
-        x, y = self.corner[:2]
-        return turned(boxes, self.rotation - self.quarters) - np.array([x, y, x, y])
+        corner = np.tile(self.corner[:2], 2)
+        return np.subtract(turned(boxes, self.rotation - self.quarters), corner)
