@@ -231,4 +231,4 @@ class Frame:
     def shown(self, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Boxes (N, 4) on the page as it is shown."""
         corner = np.tile(self.corner[:2], 2)
-        return np.subtract(turned(boxes, self.rotation - self.quarters), corner)
+        return np.asarray(turned(boxes, self.rotation - self.quarters) - corner, np.float64)
