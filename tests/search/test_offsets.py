@@ -12,6 +12,7 @@ import zipfile
 from email.message import EmailMessage
 
 import docx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -255,6 +256,16 @@ class TestHtml:
             assert 0 <= place.start <= place.end <= len(source)
             if character.isalnum():
                 assert source[place.start : place.end] == character
+
+    @pytest.mark.parametrize(
+        "raw", ["&ltab", "a&amp;b&notit;", "&copy2026 &#65;&#x42 &unknown; & &;", "&amp", "x&shy;y&nbsp;z"]
+    )
+    def test_references(self, raw):
+        document = read_document(f"<p>{raw}".encode(), "a.html")
+        assert document.text == html.unescape(raw).replace("\xad", "").replace("\xa0", " ")
+        for i, character in enumerate(document.text):
+            place = document.place(i, i + 1)
+            assert html.unescape(f"<p>{raw}"[place.start : place.end]).replace("\xa0", " ") == character
 
     def test_encodings(self):
         page = "<html><head>{}</head><body><p>Zürich.</p></body></html>"
