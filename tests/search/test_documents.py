@@ -1,15 +1,13 @@
-"""A user's own texts: what is read, what is left out and told, and sentences around an answer."""
+"""A user's own documents: what is read, what is left out and told."""
 
 import io
 import sys
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from quoth.errors import QuothError
-from quoth.search.documents import Document, read_documents
+from quoth.search import Document, formats, read_documents, register_format
 
 
 def test_files_folders_and_what_lies_in_them(tmp_path):
@@ -56,31 +54,16 @@ def test_a_folder_without_texts(tmp_path):
         read_documents([str(tmp_path)])
 
 
-@pytest.mark.parametrize(
-    ("text", "answer", "sentence"),
-    [
-        ("First one. The answer is 42. Last.", "42", "The answer is 42."),
-        ("The answer is 42", "42", "The answer is 42"),
-        ("A line\nthe 42 of it\nanother", "42", "the 42 of it"),
-        ("It cost 4.50 in all! Who knew?", "4.50", "It cost 4.50 in all!"),
-        ("Yes. 42. No.", "42.", "42."),
-        ("42", "42", "42"),
-    ],
-)
-def test_sentences(text, answer, sentence):
-    start = text.index(answer)
-    first, past = Document("x", text).sentence(start, start + len(answer))
-    assert text[first:past] == sentence
-
-
-@given(st.text(alphabet="ab .!?\n\r。é😀", min_size=1, max_size=60), st.data())
-def test_a_sentence_holds_its_answer(text, data):
-    start = data.draw(st.integers(0, len(text) - 1))
-    end = data.draw(st.integers(start + 1, len(text)))
-    first, past = Document("x", text).sentence(start, end)
-    assert 0 <= first <= start < end <= past <= len(text)
-
-
 def test_line_numbers():
     document = Document("x", "a\nb\r\nc")
-    assert [document.line(i) for i in (0, 2, 5)] == [1, 2, 3]
+    assert [document.place(i, i + 1).line for i in (0, 2, 5)] == [1, 2, 3]
+
+
+def test_a_format_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "_FORMATS", dict(formats._FORMATS))
+    register_format(".Rev", lambda data, name: data.decode()[::-1])
+    (tmp_path / "a.rev").write_text(".enO")
+    (document,), notes = read_documents([str(tmp_path)])
+    assert (document.text, document.name, notes) == ("One.", str(tmp_path / "a.rev"), [])
+    with pytest.raises(QuothError, match="'rev': an extension begins with a dot"):
+        register_format("rev", lambda data, name: "")

@@ -36,7 +36,7 @@ def ask(
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question from text files: the answer, its sentence, its place and its probability."""
+    """Answer a question from your documents: the answer, its sentence, its place and its probability."""
     if not question.strip():
         raise QuothError("the question is empty")
     check_min_score(min_score)
@@ -79,16 +79,25 @@ def _summary(question: str, found: SearchResult, documents: Sequence[Document]) 
 
 
 def _facts(hit: Hit, document: Document) -> dict[str, Any]:
-    first, past = document.sentence(hit.answer.start, hit.answer.end)
+    """An answer, its sentence with the place of the answer in it, and where it stands in the file."""
+    start, end = hit.answer.start, hit.answer.end
+    first, past = document.sentence(start, end)
+    place = document.place(start, end)
     return {
         "answer": hit.answer.text,
         "score": hit.probability,
         "file": document.name,
-        "start": hit.answer.start,
-        "end": hit.answer.end,
-        "line": document.line(hit.answer.start),
+        "start": place.start,
+        "end": place.end,
+        "line": place.line,
+        "part": place.part,
+        "page": place.page,
+        "label": place.label,
+        "boxes": [[box.x0, box.y0, box.x1, box.y1] for box in place.boxes],
+        "headings": list(place.headings),
         "sentence": document.text[first:past],
-        "sentence_start": first,
+        "sentence_start": document.place(first, past).start,
+        "in_sentence": [start - first, end - first],
     }
 
 
@@ -111,9 +120,21 @@ def _show(summary: dict[str, Any]) -> None:
 
 def _show_place(screen: Console, facts: dict[str, Any]) -> None:
     """The sentence of an answer with the answer marked, where it stands, and its score."""
-    start, end = facts["start"] - facts["sentence_start"], facts["end"] - facts["sentence_start"]
+    start, end = facts["in_sentence"]
     sentence = Text(visible(f"  {facts['sentence']}"), style="dim")
     sentence.stylize("bold not dim underline", start + 2, end + 2)
     screen.print(sentence)
-    where = "standard input" if facts["file"] == "-" else facts["file"]
-    screen.print(f"  {where}:{facts['line']}, characters {facts['start']}–{facts['end']}, score {facts['score']:.2f}")
+    screen.print(Text(visible(f"  {_where(facts)}, score {facts['score']:.2f}")))
+
+
+def _where(facts: dict[str, Any]) -> str:
+    """File, page or line, characters, and the headings above."""
+    file = "standard input" if facts["file"] == "-" else facts["file"]
+    if facts["page"] is not None:
+        label = f" ({facts['label']})" if facts["label"] else ""
+        where = f"{file}, page {facts['page']}{label}"
+    elif facts["part"] is not None:
+        where = f"{file}, {facts['part']}"
+    else:
+        where = f"{file}:{facts['line']}, characters {facts['start']}–{facts['end']}"
+    return ", ".join([where, *([" > ".join(facts["headings"])] if facts["headings"] else [])])
