@@ -93,6 +93,8 @@ def open_index(
         raise QuothError(f"{folder}: the folder has no {', '.join(known_extensions())} file")
     done = Refresh(notes=notes)
     place = Path(path) if path else default_index(folder)
+    if path and not Path(f"{place}.lock").exists():  # not ours yet, unless it was copied
+        _check_ours(place)
     with _alone(place) as writable:
         if rebuild:
             _discard(place, path is None)
@@ -262,12 +264,21 @@ def _alone(place: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def _discard(place: Path, ours: bool) -> None:
-    """Remove an index. ours: it has a name that we gave it; else it must begin as an index of Quoth does."""
-    with suppress(FileNotFoundError):
-        start = place.read_bytes()[:100] if not ours else b""
+def _check_ours(place: Path) -> None:
+    """That a file is not there, or empty, or begins as an index of Quoth does."""
+    if place.is_dir():
+        raise ForeignError(f"{place}: is a folder; name a file for the index")
+    with suppress(FileNotFoundError), place.open("rb") as file:
+        start = file.read(100)
         if start and (start[:15] != b"SQLite format 3" or start[68:72] != KIND.to_bytes(4, "big")):
             raise ForeignError(f"{place}: is not an index of Quoth; choose another --index")
+
+
+def _discard(place: Path, ours: bool) -> None:
+    """Remove an index. ours: it has a name that we gave it; else its content must say so."""
+    if not ours:
+        _check_ours(place)
+    with suppress(FileNotFoundError):
         place.unlink()
     with suppress(FileNotFoundError):
         Path(f"{place}-journal").unlink()
