@@ -80,7 +80,7 @@ def open_collection(
     known = {os.path.realpath(name) for part in parts for name in part.names}
     files = [name for name in find_files(left) if os.path.realpath(name) not in known] if left else []
     if files:
-        parts.append(_in_memory(files))
+        parts.append(_in_memory(files, left))
     for part in parts:
         part.notes = [*notes, *part.notes] if part is parts[0] else part.notes
     found: Collection = parts[0] if len(parts) == 1 else Joined(parts)
@@ -213,15 +213,18 @@ def _of_folder(folder: str, path: str | Path | None, progress: Progress | None) 
     return IndexCollection(index, folder, done.notes, rebuilt)
 
 
-def _in_memory(files: Sequence[str]) -> IndexCollection:
+def _in_memory(files: Sequence[str], folders: Sequence[str]) -> IndexCollection:
+    """folders: those that files are of, whose own names are not searched."""
     index = Index(None, "")
     with index.change():
         for name in files:
+            inside = next((folder for folder in folders if Path(name).is_relative_to(folder)), None)
+            entry = FileEntry(name, 0, 0, b"", "", label=Path(name).relative_to(inside or Path(name).parent).as_posix())
             try:
                 document = read_file(name)
-                index.add(FileEntry(name, 0, 0, b"", "", document.notes), document, cut_passages(document))
+                index.add(replace(entry, notes=document.notes), document, cut_passages(document))
             except NoTextError as error:
-                index.add(FileEntry(name, 0, 0, b"", "", (str(error),)), None, ())
+                index.add(replace(entry, notes=(str(error),)), None, ())
     return IndexCollection(index)
 
 

@@ -66,7 +66,10 @@ class UnwritableError(QuothError):
 
 @dataclass(frozen=True)
 class FileEntry:
-    """What the index keeps of a file. passages: 0 if it gave no text; notes: a line each, without its folder."""
+    """What the index keeps of a file. passages: 0 if it gave no text; notes: a line each, without its folder.
+
+    label: what is searched of its name, where that is not the path: of an index in memory, which removes nothing
+    """
 
     path: str
     size: int
@@ -76,6 +79,7 @@ class FileEntry:
     notes: tuple[str, ...] = ()
     passages: int = 0
     id: int = 0
+    label: str = ""
 
 
 class Index:
@@ -250,7 +254,7 @@ def _connect(path: Path | None, writable: bool) -> sqlite3.Connection:
 
 def _words(document: Document, entry: FileEntry, rows: Sequence[Any]) -> Iterator[tuple[int, str, str]]:
     """Number, words of the text, words of the headings of each passage. rows: of the table `passage`."""
-    path = os.fsencode(os.path.splitext(entry.path)[0]).decode("utf-8", "replace")  # noqa: PTH122
+    path = os.fsencode(os.path.splitext(entry.label or entry.path)[0]).decode("utf-8", "replace")  # noqa: PTH122
     for number, begin, past, heading in rows:
         yield number, searchable(document.text[begin:past]), heading_words(document, path, heading)
 
