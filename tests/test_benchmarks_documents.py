@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from quoth import Reader
 from quoth.errors import QuothError
-from quoth.search import Document
+from quoth.search.collection import TextCollection
 
 sys.path.append(str(Path(__file__).parents[1]))
 from benchmarks.reader import documents
@@ -211,11 +211,10 @@ def test_outcomes_are_counted_once():
 
 def test_ask_abstains_where_the_reader_does():
     reader = Reader.load("embedded")
-    texts = [Document("a", "The mail server listens on port 25."), Document("b", "Anna wrote the manual in 1999.")]
-    contents = [one.text for one in texts]
+    contents = ["The mail server listens on port 25.", "Anna wrote the manual in 1999."]
     for question in ("Which port does the mail server listen on?", "Who wrote the manual?", "How do bees make honey?"):
         found = reader.find(question, contents)
-        reply = documents.ask(reader, question, texts, 100)
+        reply = documents.ask(reader, question, TextCollection(contents), 100)
         assert reply.refused is not bool(found.hits)
         best = found.hits[0] if found.hits else found.rejected
         assert best is None or reply.answers[0] == best.answer.text
@@ -234,9 +233,9 @@ def test_a_run_goes_on_where_it_stopped_and_leaves_unread_formats_out(tmp_path, 
     ]
     asked = []
 
-    def ask(reader, question, texts, read):
+    def ask(reader, question, collection, read):
         asked.append(question)
-        return Reply(("25",), question == "Who?", tuple(one.text for one in texts))
+        return Reply(("25",), question == "Who?", tuple(collection.document(i).text for i in range(len(collection))))
 
     monkeypatch.setattr(documents, "ask", ask)
     out = tmp_path / "out.jsonl"

@@ -31,34 +31,27 @@ from benchmarks.reader.collection import fetch
 from benchmarks.reader.document_questions import HALVES, Asked, load_questions, problems
 from benchmarks.reader.document_scores import Outcome, Reply, judge, report, tables, unread
 from quoth import Reader
-from quoth.answer.find import READ, _select
+from quoth.answer.find import READ, passages_to_read
 from quoth.errors import QuothError
-from quoth.search import Document, read_documents
-from quoth.search.retrieve import split_passages
+from quoth.search import open_collection
+from quoth.search.collection import Collection
 
 TOP = 5
 
 
-def open_folder(folder: Path) -> list[Document]:
-    """What is searched: all that `quoth ask` reads of a folder, named relative to it."""
-    documents, _ = read_documents([str(folder)])
-    return [Document(Path(one.name).relative_to(folder).as_posix(), one.text) for one in documents]
-
-
-def ask(reader: Reader, question: str, documents: Sequence[Document], read: int) -> Reply:
+def ask(reader: Reader, question: str, collection: Collection, read: int) -> Reply:
     """Ask a question of all documents: the one place that knows how `quoth ask` searches.
 
     Asked with `min_score=0` there is always an answer, so that the first five can be scored where the reader abstains;
-    whether it would have is decided here by the rule of `find_answers`.
+    whether it would have is decided here by the rule of `find_answers`. For five answers all `read` passages are read.
     """
-    texts = [one.text for one in documents]
-    found = reader.find(question, texts, top=TOP, min_score=0.0, read=read)
+    found = reader.find(question, collection, top=TOP, min_score=0.0, read=read)
     if reader.confidence:
         refused = not found.hits or found.no_answer > found.hits[0].probability
     else:
         refused = found.null_minus_best > reader.abstention.threshold
-    passages = _select(question, texts, split_passages(texts), read)
-    seen = tuple(texts[one.document][one.begin : one.past] for one in passages)
+    passages = passages_to_read(question, collection, read)
+    seen = tuple(collection.document(one.document).text[one.begin : one.past] for one in passages)
     score = found.hits[0].probability if found.hits else 0.0
     return Reply(tuple(hit.answer.text for hit in found.hits), refused, seen, score)
 
@@ -66,8 +59,8 @@ def ask(reader: Reader, question: str, documents: Sequence[Document], read: int)
 def run(reader: Reader, folder: Path, questions: Sequence[Asked], read: int, out: Path | None) -> dict[str, Outcome]:
     """Ask all questions that have no line in `out` yet; the outcomes of all, by id."""
     outcomes = _earlier(out)
-    documents = open_folder(folder)
-    names = {one.name for one in documents}
+    collection = open_collection([str(folder)])
+    names = {Path(collection.document(i).name).relative_to(folder).as_posix() for i in range(len(collection))}
     begun, asked = time.monotonic(), 0
     for number, question in enumerate(questions, 1):
         if question.id in outcomes:
@@ -75,7 +68,7 @@ def run(reader: Reader, folder: Path, questions: Sequence[Asked], read: int, out
         if question.kind == "answer" and question.document not in names:
             outcome = unread(question)
         else:
-            outcome = judge(question, ask(reader, question.question, documents, read))
+            outcome = judge(question, ask(reader, question.question, collection, read))
             asked += 1
             pace = (time.monotonic() - begun) / asked
             print(f"{number} of {len(questions)}, {pace:.1f} s each: {outcome.result}", file=sys.stderr, flush=True)
