@@ -121,17 +121,19 @@ def test_the_recipe_of_the_embedded_reader():
     teacher, student, cut = recipe.teacher, recipe.student, recipe.cut
     shape = SHAPES[student.model]
     assert shape.total() == 33_212_160  # as published, without a pooler
-    assert teacher.data == student.data == cut.data, "the examples and the teachers' logits are made once"
+    assert student.data == cut.data, "the examples and the teachers' logits are made once"
+    assert replace(student.data, unlabelled=teacher.data.unlabelled) == teacher.data
+    assert student.data.unlabelled.lookalike > 0
     assert teacher.head == student.head == {"kind": "span"}
     assert all(fraction > 0 for fraction in asdict(teacher.data.negatives).values())
     assert student.distillation.task_weight == 0
     cost = Parameters(embeddings=cut.target.embeddings)
     rounds = plan_rounds(cut, shape, cost)
-    assert [(now.part, now.target) for now in rounds] == [(None, "start"), (0.47, "keep-0.47")]
+    assert [(now.part, now.target) for now in rounds] == [(None, "start"), (0.52, "keep-0.52"), (0.4, "keep-0.4")]
     assert cut.start.layers == 9  # which cost more than the target
-    assert cost(replace(shape, layers=shape.layers[:9])) > 0.47 * cost(shape)
+    assert cost(replace(shape, layers=shape.layers[:9])) > 0.52 * cost(shape)
     # With one byte per parameter the reader is smaller than 25 MB.
-    assert 0.47 * cost(shape) + shape.parameters()["embeddings"] < 23e6
+    assert 0.40 * cost(shape) + shape.parameters()["embeddings"] < 23e6
     assert recipe.card.licences
     assert recipe.card.limits
 

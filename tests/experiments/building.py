@@ -14,6 +14,7 @@ SMALL = (
     "data.step=24",
     "data.max_query_length=24",
     "data.negatives={moved = 0.5, entity = 0.0}",
+    "data.unlabelled={lookalike = 0.0, moved = 0.0}",
     "teacher.optimisation={epochs = 1, learning_rate = 1e-3, batch_size = 8}",
     "student.optimisation={epochs = 1, learning_rate = 1e-3, batch_size = 8}",
     "cut.start={layers = 2, epochs = 0.1}",
