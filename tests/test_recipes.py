@@ -12,7 +12,7 @@ from quoth.data.glue import read_glue
 from quoth.encoder.encoder import Encoder
 from quoth.encoder.shape import LayerShape, Shape
 from quoth.errors import QuothError
-from quoth.experiments.build_reader import read_build_recipe
+from quoth.experiments.build_recipe import read_build_recipe
 from quoth.heads import build_head
 from quoth.heads.mlm import mlm_table
 from quoth.model import apply
@@ -21,7 +21,6 @@ from quoth.prune.cost import Parameters
 from quoth.prune.plan import plan_rounds
 from quoth.prune.recipe import read_prune_recipe
 from quoth.recipes import find_recipe, recipe_names
-from quoth.tasks.settings import Negatives
 from quoth.train.recipe import read_recipe
 from quoth.tune import build_tuning
 
@@ -119,14 +118,13 @@ def test_the_pruning_recipe_has_the_sizes_of_the_paper():
 
 def test_the_recipe_of_the_embedded_reader():
     recipe = read_build_recipe(EMBEDDED)
-    teacher, cut = recipe.teacher, recipe.cut
-    shape = SHAPES[teacher.model]
+    teacher, student, cut = recipe.teacher, recipe.student, recipe.cut
+    shape = SHAPES[student.model]
     assert shape.total() == 33_212_160  # as published, without a pooler
-    assert replace(teacher.data, negatives=Negatives()) == cut.data, (
-        "the pruned model is trained on the annotated questions alone"
-    )
-    assert teacher.head == {"kind": "span"}
+    assert teacher.data == student.data == cut.data, "the examples and the teachers' logits are made once"
+    assert teacher.head == student.head == {"kind": "span"}
     assert all(fraction > 0 for fraction in asdict(teacher.data.negatives).values())
+    assert student.distillation.task_weight == 0
     cost = Parameters(embeddings=cut.target.embeddings)
     rounds = plan_rounds(cut, shape, cost)
     assert [(now.part, now.target) for now in rounds] == [(None, "start"), (0.47, "keep-0.47")]

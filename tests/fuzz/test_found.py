@@ -17,7 +17,8 @@ from quoth.config import dump_toml
 from quoth.encoder.shape import Shape
 from quoth.encoder.style import Style
 from quoth.errors import LONGEST, QuothError
-from quoth.experiments.build_reader import _counts, _seconds
+from quoth.experiments.build_data import count_made
+from quoth.experiments.build_reader import _seconds
 from quoth.hub import find_model
 from quoth.model.loading import load
 from quoth.prune.hpo import Search, open_study
@@ -220,13 +221,13 @@ class TestRunsThatWereChanged:
     def test_the_seconds_of_a_build(self, tmp_path, text):
         (tmp_path / "seconds.json").write_text(text)
         with pytest.raises(QuothError, match=r"seconds\.json: "):
-            _seconds(tmp_path / "seconds.json")
+            _seconds(tmp_path)
 
     @pytest.mark.parametrize("text", ["{}", '{"data": [3]}', '{"data": [{"paragraphs": [{"qas": [{}]}]}]}', "[]"])
     def test_the_made_questions_of_a_build(self, tmp_path, text):
         (tmp_path / "negatives.json").write_text(text)
         with pytest.raises(QuothError, match=r"negatives\.json: "):
-            _counts(tmp_path)
+            count_made(tmp_path / "negatives.json")
 
     @pytest.mark.parametrize("verb", ["train", "prune", "build"])
     def test_metrics_that_cannot_be_shown(self, tmp_path, cli, monkeypatch, verb):

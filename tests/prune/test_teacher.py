@@ -15,7 +15,7 @@ from quoth.model.model import Model
 from quoth.model.saving import save
 from quoth.prune.recipe import make_prune_recipe
 from quoth.prune.teacher import find_teacher
-from quoth.train.distillation import Distillation, DistillationLoss
+from quoth.train.distillation import Distillation, DistillationLoss, View
 from quoth.train.loop import Loop
 from quoth.train.recipe import make_recipe
 from quoth.windows.alignment import compared
@@ -177,6 +177,40 @@ def test_gates_learn_from_it_too(material, tmp_path):
     assert alphas[0] != alphas[1]
 
 
+def test_logits_of_a_teacher_and_states_of_the_unpruned_model(material, minilm, tmp_path):
+    """Its hidden size is another one, and hidden units are cut: no state of its own could be compared."""
+    base = make_model(tmp_path / "base", minilm, hidden_size=48, initializer_range=0.3)
+    large = load(base)
+    save(Model(large.encoder, SpanHead(48), origin=large.origin), tmp_path / "teacher")
+    sections = {
+        "teacher": [str(tmp_path / "teacher"), str(material.teacher)],
+        "states_of": "unpruned",
+        "gates": {"states_weight": 1.0},
+        "start": None,
+        "target": {"keep": [0.9], "kinds": "hf"},
+        "recovery": {"epochs": 2.0},
+    }
+    apart = []
+    for number, weight in enumerate((0.0, 30.0)):
+        made = recipe(material, distillation={"states_weight": weight}, **sections)
+        model = load(material.model)
+        assert find_teacher(made, model) is model
+        prune(made, tmp_path / str(number), device="cpu")
+        assert len(list((tmp_path / str(number) / "teacher-logits").iterdir())) == 2
+        task = prepare(made, model)
+        view = View.read(tmp_path / str(number) / "rounds/01/view.safetensors", 32)
+        distillation = Distillation(task, DistillationLoss(0, 0, 1.0), Device.choose("cpu"), model, view)
+        packed, labels = task.feed(task.examples, torch.device("cpu"), 0).batch(torch.arange(4).numpy())
+        with torch.no_grad():
+            apart.append(float(distillation(load(tmp_path / str(number) / "keep-0.9/model"), packed, labels)))
+    assert apart[1] < 0.8 * apart[0]
+
+
+def test_without_states_no_model_is_run_beside(material):
+    made = recipe(material, states_of="unpruned")
+    assert find_teacher(made, load(material.model)) is None
+
+
 def test_the_model_as_its_own_teacher_is_no_other(material):
     model = load(material.model)
     made = recipe(
@@ -230,6 +264,10 @@ class TestRefused:
     def test_several_whose_states_are_compared(self, material, tmp_path):
         both = [str(material.teacher), str(material.model)]
         self.refused(material, tmp_path, "teacher is .* must be one model with states_weight", teacher=both, **STATES)
+
+    def test_states_of_the_unpruned_model_with_another_task(self, material, tmp_path):
+        sections = {"data": {"task": "answerable"}, "states_of": "unpruned"}
+        self.refused(material, tmp_path, "states_of is 'unpruned'; it must be 'teacher' with data.task", **sections)
 
     def test_windows_that_it_cannot_read(self, material, minilm, tmp_path):
         base = make_model(tmp_path / "base", minilm, max_position_embeddings=48)

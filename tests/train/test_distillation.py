@@ -12,7 +12,7 @@ from quoth.prune.baselines import drop_layers
 from quoth.prune.gates import gated
 from quoth.tasks import GlueTask, Pretraining, SpanTask
 from quoth.train.distillation import Distillation, DistillationLoss, View
-from quoth.windows.packed import Masked
+from quoth.windows.packed import Masked, Taught
 from train.material import CPU
 
 SHAPE = Shape(23, 16, 2, 6, 6, (LayerShape(2, 3, 4, 5), LayerShape(3, 2, 2, 7)))
@@ -125,3 +125,18 @@ def test_fewer_layers_go_with_evenly_spaced_ones():
         ours, theirs = student.encoder(packed, (0, 1)), teacher.encoder(packed, (0, 2))
     wanted = sum(float((a - b).square().mean()) for a, b in zip(ours, theirs)) / 2 * 4
     assert found == pytest.approx(wanted, rel=1e-5)
+
+
+def test_logits_that_come_with_the_batch_and_states_of_a_model_beside():
+    """The logits of one teacher, kept before, and the states of another one; its own logits do not count."""
+    beside, student, packed = make_model(SHAPE), make_model(SHAPE, seed=1), make_batch(SHAPE)
+    kept = torch.randn(2, len(packed.ids))
+    taught = Taught(**vars(packed), teacher=kept)
+    labels = torch.zeros(len(packed.lengths), 2, dtype=torch.long)
+    weights = DistillationLoss(task_weight=0.0, logits_weight=2.0, states_weight=3.0)
+    with torch.no_grad():
+        found = float(Distillation(SPANS, weights, CPU, beside)(student, taught, labels))
+        logits = float(SPANS.distillation_loss(student(packed), tuple(kept), packed, 1.0))
+        ours, theirs = (model.encoder(packed, range(3)) for model in (student, beside))
+    states = sum(float((a - b).square().mean()) for a, b in zip(ours, theirs)) / 3
+    assert found == pytest.approx(2.0 * logits + 3.0 * len(packed.lengths) * states, rel=1e-4)

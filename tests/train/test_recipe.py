@@ -32,7 +32,16 @@ class TestReading:
                 "step": 100,
                 "max_query_length": 48,
                 "negatives": {"moved": 0.1, "lookalike": 0.0, "entity": 0.0, "negation": 0.25},
-                "unlabelled": {"moved": 0.0, "lookalike": 2.0, "new": 0.5, "passages": ("books.txt",), "questions": ()},
+                "unlabelled": {
+                    "moved": 0.0,
+                    "lookalike": 2.0,
+                    "new": 0.5,
+                    "cloze": 0.25,
+                    "passages": ("books.txt",),
+                    "questions": (),
+                },
+                "styles": {"no_mark": 0.3, "keywords": 0.0, "imperative": 0.0, "lower": 0.1},
+                "layouts": {"markdown": 0.0, "list": 0.2, "heading": 0.0, "wrapped": 0.0, "code": 0.0},
             },
             "tuning": {"kind": "adapters", "size": 64},
             "head": {"kind": "cacnn", "width": 3},
@@ -106,7 +115,9 @@ class TestReading:
             "step": 128,
             "max_query_length": 64,
             "negatives": {"moved": 0.0, "lookalike": 0.0, "entity": 0.0, "negation": 0.0},
-            "unlabelled": {"moved": 0.0, "lookalike": 0.0, "new": 0.0, "passages": (), "questions": ()},
+            "unlabelled": {"moved": 0.0, "lookalike": 0.0, "new": 0.0, "cloze": 0.0, "passages": (), "questions": ()},
+            "styles": {"no_mark": 0.0, "keywords": 0.0, "imperative": 0.0, "lower": 0.0},
+            "layouts": {"markdown": 0.0, "list": 0.0, "heading": 0.0, "wrapped": 0.0, "code": 0.0},
         }
         assert made["teachers"] == ()
         assert (made["tuning"], made["head"]) == ({"kind": "full"}, {"kind": "span"})

@@ -1,17 +1,27 @@
-"""What the four makers of `quoth.augment.negatives` share: their result, random draws, the words of a passage."""
+"""What the modules of `quoth.augment` share: random draws, the words of a passage, how questions are rewritten."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
 from quoth.data import Question, normalise
 
+Item = TypeVar("Item")
 WORD = re.compile(r"\w+")
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text that lists them."""
+    return frozenset(text.split())
+
+
 LONGEST_STEM = 5  # letters: "populated" and "population" are one word here
 LITTLE = """
 a about after all also although among an and another any are as at be became because become been before being between
@@ -22,7 +32,7 @@ things this those through time to two type under until up used using very was wa
 who whom whose why will with would year years you
 """
 COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
-FUNCTION_WORDS = frozenset(LITTLE.split())  # words that say little by themselves
+FUNCTION_WORDS = word_set(LITTLE)  # words that say little by themselves
 NUMBERS = {word: str(number) for number, word in enumerate(COUNTED.split())}
 
 
@@ -124,3 +134,62 @@ def gather(questions: Sequence[Question], count: int, maker: str, seed: int, att
         taken.add(name)
         made.append(Negative(Question(name, text, passage.context, (), True, passage.title), maker, source.id))
     return made
+
+
+def draw(seed: int, purpose: str, name: str) -> int:
+    """64 random bits that depend on the seed, on what they are for and on a name, such as a question's id."""
+    text = f"{seed}\0{purpose}\0{name}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+class Draws:
+    """Random numbers in a row from 64 random bits (SplitMix64, Steele, Lea and Flood 2014): quick to set up."""
+
+    def __init__(self, bits: int) -> None:
+        self._state = bits
+
+    def below(self, n: int) -> int:
+        """A random number from 0 to n − 1; n far below 2⁶⁴."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) % 2**64
+        mixed = self._state
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+        return (mixed ^ mixed >> 31) % n
+
+    def pick(self, items: Sequence[Item]) -> Item:
+        """One of the items."""
+        return items[self.below(len(items))]
+
+    def some(self, items: Sequence[Item], most: int) -> list[Item]:
+        """At most so many of the items, in a random order."""
+        left = list(items)
+        return [left.pop(self.below(len(left))) for _ in items[:most]]
+
+
+Rewriter = Callable[[Question], Question | None]
+"""From a question to the same one in other words or with another passage; None where it does not fit."""
+
+
+def rewrite(
+    questions: Sequence[Question],
+    fractions: Mapping[str, float],
+    purpose: str,
+    seed: int,
+    ways: Mapping[str, Rewriter],
+) -> list[Question]:
+    """The same questions in the same order, a fraction of them rewritten in each way, none in two.
+
+    Questions are tried in an order drawn by the seed and their ids, until there are enough of a way, or none is left.
+    """
+    order = sorted(range(len(questions)), key=lambda i: draw(seed, f"order of {purpose}", questions[i].id))
+    made: dict[int, Question] = {}
+    for name, way in ways.items():
+        count = round(fractions.get(name, 0) * len(questions))
+        for i in order:
+            if count <= 0:
+                break
+            found = way(questions[i]) if i not in made else None
+            if found is not None:
+                made[i] = found
+                count -= 1
+    return [made.get(i, question) for i, question in enumerate(questions)]

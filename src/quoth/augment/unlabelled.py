@@ -11,6 +11,7 @@ from math import ceil
 import numpy as np
 
 from quoth.augment.base import Passage, is_article, passages_of
+from quoth.augment.cloze import cloze
 from quoth.augment.passages import Bm25, words
 from quoth.data import Question
 from quoth.data.normalise import normalise
@@ -24,8 +25,9 @@ Others = Callable[[Sequence[int], int], dict[int, list[Passage]]]
 def make_unlabelled(
     questions: Sequence[Question], parts: Mapping[str, float], passages: Sequence[str] = (), seed: int = 0
 ) -> dict[str, list[Question]]:
-    """New pairs of each kind: "moved", "lookalike", "new" (of the texts `passages`), as `quoth.tasks.Unlabelled` says.
+    """New pairs of each kind: "moved", "lookalike", and "new" and "cloze" of the texts `passages`.
 
+    What the kinds are, `quoth.tasks.settings.Unlabelled` says.
     parts: pairs for each question, such as 0.5 or 3; there are fewer where no other passage is left. Every question, in
     an order drawn by the seed, is asked of its best passage before any is asked of its second: fewer pairs are the
     beginning of more. No pair is made twice, nor one that is asked already.
@@ -40,6 +42,7 @@ def make_unlabelled(
     for kind, way in ways.items():
         count = round(parts.get(kind, 0) * len(questions))
         found[kind] = _gather(questions, count, kind, seed, way()) if count else []
+    found["cloze"] = cloze(passages, round(parts.get("cloze", 0) * len(questions)), seed)
     return found
 
 

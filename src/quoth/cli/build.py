@@ -21,12 +21,13 @@ def build(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tune a teacher, cut and distil it, and export it in int8. The reader lies in OUT/model.
+    """Tune teachers, train a student on their logits, cut it, export it in int8 and calibrate it, all in OUT/model.
 
-    Interrupted at any moment, the same command goes on where it stopped. See docs/export.md.
+    Interrupted at any moment, the same command goes on where it stopped. See docs/embedded.md.
     """
     try:
-        from quoth.experiments.build_reader import build_reader, read_build_recipe  # needs torch, which is optional
+        from quoth.experiments.build_reader import build_reader  # needs torch, which is optional
+        from quoth.experiments.build_recipe import read_build_recipe
     except ModuleNotFoundError as error:
         raise QuothError(f"building needs {error.name}: pip install 'quoth[export]'") from None
     made = read_build_recipe(find_recipe(recipe), overrides or [])
@@ -38,15 +39,19 @@ def build(
 
 def _show(facts: dict[str, Any], run: Path) -> None:
     with facts_of(run / "build.json"):
-        table, size = _table(facts), f"{facts['exported']['int8_bytes'] / 1e6:.1f} MB"
+        table, calibrated = _table(facts), _calibrated(facts)
+        exported = facts["exported"]
+        size = f"{(exported['int8_bytes'] or exported['bytes']) / 1e6:.1f} MB"
     screen = console()
     screen.print(table)
-    screen.print("F1 at the best threshold, which the reader keeps")
+    screen.print("F1 at the best threshold")
+    if calibrated is not None:
+        screen.print(calibrated)
     screen.print(f"{run / 'model'}, {size}", soft_wrap=True)
 
 
 def _table(facts: dict[str, Any]) -> Table:
-    """The stages, and what the quantised reader scores."""
+    """The stages, and what the exported reader scores."""
     table = figures_table("", "parameters", "F1", "with an answer, always answering", "minutes")
     quality = facts["quality"]
     rows = [
@@ -55,6 +60,20 @@ def _table(facts: dict[str, Any]) -> Table:
     ]
     rows.append(("quantise", facts["parameters"], quality["f1"], quality["answered_f1"]))
     for name, parameters, *scores in rows:
-        shown = ("" if score is None else f"{score:.2f}" for score in scores)
-        table.add_row(name, f"{parameters:,}", *shown, f"{facts['seconds'][name] / 60:.1f}")
+        table.add_row(name, f"{parameters:,}", *map(_shown, scores), f"{facts['seconds'][name] / 60:.1f}")
     return table
+
+
+def _calibrated(facts: dict[str, Any]) -> Table | None:
+    """Scores at the calibration, where there is one."""
+    if "calibration" not in facts:
+        return None
+    table = figures_table("calibrated, cross-fitted by article", "F1", "with an answer", "without", "ECE")
+    for name, of in facts["calibration"]["cross_fitted"].items():
+        scores = (of["f1"], of["HasAns_f1"], of["NoAns_f1"])
+        table.add_row(name, *map(_shown, scores), f"{of['expected_calibration_error']:.3f}")
+    return table
+
+
+def _shown(score: float | None) -> str:
+    return "" if score is None else f"{score:.2f}"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from quoth.answer import Confidence, Reader, store_confidence
+from quoth.answer import Reader, store_confidence
 from quoth.answer.abstention import check_storable
 from quoth.cli import common
 from quoth.cli.screen import console
-from quoth.data import Dataset
 from quoth.embedded import NAME
 from quoth.errors import QuothError
-from quoth.score.calibrate import FEATURES, cross_fit, fit_confidence, quality, sample
-from quoth.score.calibrate_search import fit_search, searches
+from quoth.score.calibrate_reader import fit_reader
 
 
 def calibrate(
@@ -42,26 +38,11 @@ def calibrate(
     datasets = [common.read_dataset(path) for path in data]
     names = [Path(path).name for path in data]
     reader = Reader.load(model, device=device, precision=precision)
-    confidence, facts = fit_on(reader, datasets, names)
+    confidence, facts = fit_reader(reader, datasets, names, common.progress)
     if not dry_run:
         store_confidence(reader.source, confidence)
     facts["stored"] = None if dry_run else str(reader.source)
     common.output(facts, as_json, lambda: _show(facts))
-
-
-def fit_on(reader: Reader, datasets: Sequence[Dataset], names: Sequence[str]) -> tuple[Confidence, dict[str, Any]]:
-    """Fit a reader's calibration; also its cross-fitted scores on each dataset."""
-    samples, asked = [], []
-    for number, (dataset, name) in enumerate(zip(datasets, names)):
-        with common.progress(name) as tell:
-            samples.append(sample(reader, dataset.questions, name, progress=tell))
-        with common.progress(f"{name}, many passages") as tell:
-            asked += searches(reader, dataset.questions, FEATURES, number, tell)
-    scores = {one.name: quality(one, p) for one, p in zip(samples, cross_fit(samples))}
-    kept = ("questions", "f1", "HasAns_f1", "NoAns_f1", "expected_calibration_error")
-    fitted = {"cross_fitted": {name: {key: facts[key] for key in kept} for name, facts in scores.items()}}
-    confidence = fit_search(fit_confidence(samples), asked)
-    return replace(confidence, fitted=fitted), {"cross_fitted": scores, "calibration": confidence.to_json()}
 
 
 def _show(facts: dict[str, Any]) -> None:

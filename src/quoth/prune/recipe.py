@@ -112,6 +112,7 @@ class PruneRecipe:
 
     teacher: a model to distil from in place of the unpruned one, or several, which are averaged
     (`quoth.prune.teacher`)
+    states_of: whose hidden states are compared, those of the teacher or, if others teach the logits, "unpruned"
     method: "free", elements of all dimensions compete (the paper's); "uniform", every dimension keeps the same part;
     "layers", whole layers go (`start.which` says which stay)
     ranking: "gates", by trained α; controls that train none: "magnitude", "random", "first" (the first ones stay)
@@ -123,6 +124,7 @@ class PruneRecipe:
     model: str
     data: Data
     teacher: tuple[str, ...] = ()
+    states_of: Literal["teacher", "unpruned"] = "teacher"
     seed: int = 0
     method: Literal["free", "uniform", "layers"] = "free"
     ranking: Literal["gates", "magnitude", "random", "first"] = "gates"
@@ -165,9 +167,12 @@ class PruneRecipe:
         gated = bool(t.keep) and self.ranking == "gates" and self.method != "layers"
         check_value(gated or not self.hpo.trials, "hpo.trials", self.hpo.trials, "0 where no gates are trained")
         task = task_of(self.data)
-        several = "one model with states_weight above 0, or with another data.task than 'span'"
-        good = len(self.teacher) < 2 or (task.keeps_logits and not self.compares_states)
+        several = "one model with states_weight above 0 and states_of 'teacher', or with another data.task than 'span'"
+        own = self.compares_states and self.states_of == "teacher"
+        good = len(self.teacher) < 2 or (task.keeps_logits and not own)
         check_value(good, "teacher", self.teacher, several)
+        wanted = f"'teacher' with data.task {self.data.task!r}"
+        check_value(task.keeps_logits or self.states_of == "teacher", "states_of", self.states_of, wanted)
 
     @property
     def compares_states(self) -> bool:

@@ -41,8 +41,8 @@ FLOOR = 0.1  # the least |α| of what stays: weights near 0 on both sides of a p
 class Workbench:
     """What all rounds of a run share.
 
-    unpruned: the model as it came; teacher: what is distilled from, the same object if the recipe names no other, None
-    where the feed has the logits of the teachers; taught: the hash of these
+    unpruned: the model as it came; teacher: what is run beside the student, the same object where the recipe names no
+    other or wants its states, None where the logits of the feed are all that is wanted; taught: the hash of these
     probe: the windows on which losses are compared
     """
 

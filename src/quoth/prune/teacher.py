@@ -2,7 +2,8 @@
 
 The unpruned model is run beside the student. So is another one whose hidden states are compared, or whose task is not
 "span"; it must have the student's tokenizer. Of all other teachers the logits are computed once and kept
-(`quoth.train.teacher_logits`), whatever their tokenizers are.
+(`quoth.train.teacher_logits`), whatever their tokenizers are; states can be compared with those of the unpruned model
+then (`states_of = "unpruned"`), which is run for them.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from quoth.train.teacher_logits import Teachers, check_teachers, find_teachers
 
 
 def keeps_logits(recipe: PruneRecipe) -> bool:
-    """Whether the logits of the teachers are kept, and none is run beside the student."""
+    """Whether the logits of the teachers are kept, and none of them is run beside the student."""
     others = [one for one in recipe.teacher if place(one) != place(recipe.model)]
-    return bool(others) and task_of(recipe.data).keeps_logits and not recipe.compares_states
+    own = recipe.compares_states and recipe.states_of == "teacher"
+    return bool(others) and task_of(recipe.data).keeps_logits and not own
 
 
 def kept_teachers(recipe: PruneRecipe, task: Task, run: Path, device: Device) -> Teachers | None:
@@ -38,7 +40,7 @@ def kept_teachers(recipe: PruneRecipe, task: Task, run: Path, device: Device) ->
 
 
 def find_teacher(recipe: PruneRecipe, model: Model) -> Model | None:
-    """The model to distil from, to be run beside the student; None where logits are kept, once teachers are checked.
+    """The model to be run beside the student, for logits or states; None where there is none. Teachers are checked.
 
     model: the unpruned one, with its head
 
@@ -50,7 +52,7 @@ def find_teacher(recipe: PruneRecipe, model: Model) -> Model | None:
         return model
     check_teachers(others, "teacher", model, recipe.data.max_length)
     if keeps_logits(recipe):
-        return None
+        return model if recipe.compares_states else None
     teacher = load(others[0])
     _check_tokens(recipe, others[0], model, teacher)
     _check_states(recipe, others[0], model, teacher)

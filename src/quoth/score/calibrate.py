@@ -55,6 +55,11 @@ class Sample:
     def __len__(self) -> int:
         return len(self.outcome)
 
+    def part(self, mask: NDArray[np.bool_]) -> Sample:
+        """Some of its questions. mask: (Q,)."""
+        columns = (getattr(self, name)[mask] for name in ("values", "outcome", "f1", "has_answer", "article"))
+        return Sample(self.name, self.features, *columns)
+
 
 def sample(
     reader: Reader,
@@ -132,7 +137,7 @@ def cross_fit(samples: Sequence[Sample], ridge: float = RIDGE) -> list[Float64s]
         fold = one.article % FOLDS
         for number in np.unique(fold):
             out = fold == number
-            rest = [_part(other, ~out) if j == i else other for j, other in enumerate(samples)]
+            rest = [other.part(~out) if j == i else other for j, other in enumerate(samples)]
             found[i][out] = fit_confidence(rest, ridge).probabilities(one.values[out])
     return found
 
@@ -140,6 +145,7 @@ def cross_fit(samples: Sequence[Sample], ridge: float = RIDGE) -> list[Float64s]
 def quality(one: Sample, p: Float64s) -> dict[str, Any]:
     """What (Q, 3) probabilities are worth on a sample: F1 in per cent, calibration, risk and coverage.
 
+    `answered_f1` is that of questions with an answer if every question is answered.
     `raw` has the same of the margin alone: risk and coverage do not depend on a threshold.
     """
     given = p[:, RIGHT] >= p[:, NO_ANSWER]
@@ -151,6 +157,7 @@ def quality(one: Sample, p: Float64s) -> dict[str, Any]:
         "f1": 100 * float(f1.mean()),
         "HasAns_f1": 100 * float(f1[~none].mean()) if not none.all() else None,
         "NoAns_f1": 100 * float(f1[none].mean()) if none.any() else None,
+        "answered_f1": 100 * float(one.f1[~none].mean()) if not none.all() else None,
         "answered": float(given.mean()),
         "right_of_answered": float(right[given].mean()) if given.any() else None,
         "expected_calibration_error": equal_mass_error(p[:, RIGHT], right),
@@ -187,8 +194,3 @@ def _articles(questions: Sequence[Question]) -> Int64s:
         groups = [q.context for q in questions]
     number = {group: i for i, group in enumerate(dict.fromkeys(groups))}
     return np.array([number[group] for group in groups], np.int64)
-
-
-def _part(one: Sample, mask: NDArray[np.bool_]) -> Sample:
-    columns = (getattr(one, name)[mask] for name in ("values", "outcome", "f1", "has_answer", "article"))
-    return Sample(one.name, one.features, *columns)

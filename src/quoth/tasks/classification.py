@@ -38,6 +38,7 @@ class Classification(Task):
     """Rows with classes: what both tasks share.
 
     metrics: GLUE's name of the task, or "answerable"; classes: their names, none for scores (STS-B)
+    passages: that the rows ask about, where they are questions
     """
 
     head_task: ClassVar[str] = "class"
@@ -49,7 +50,7 @@ class Classification(Task):
     examples: Examples
     evaluation: Examples | None = None
     negatives: dict[str, int] = field(default_factory=dict)
-    questions: list[Question] = field(default_factory=list)
+    passages: list[str] = field(default_factory=list)
 
     @classmethod
     def describe_head(cls, head: Any) -> str:
@@ -119,7 +120,7 @@ class Classification(Task):
     def hold_out(self, part: float, most: int, seed: int) -> Any:
         """Rows, or whole passages of questions, are held out, and nothing that was made up."""
         count = int(self.examples.windows.question[-1]) + 1
-        groups: list[Any] = [question.context for question in self.questions] or list(range(count))
+        groups: list[Any] = list(self.passages) or list(range(count))
         rest, out = split_groups(groups, sum(self.negatives.values()), min(part, most / count), seed)
         return replace(self, examples=self.examples.of_questions(rest), evaluation=self.examples.of_questions(out))
 
@@ -143,7 +144,7 @@ class AnswerableTask(Classification):
             ("answer", "no_answer"),
             _answerable(found.asked, data, tokenizer),
             negatives=found.made,
-            questions=found.asked,
+            passages=found.passages,
         )
         if not data.evaluate:
             return task

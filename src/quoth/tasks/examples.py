@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quoth.augment import make_negatives, make_unlabelled
+from quoth.augment import make_negatives, make_unlabelled, relayout, restyle
 from quoth.augment.unlabelled import bare
 from quoth.data import Question, read
 from quoth.data.dataset import Version
@@ -168,12 +168,14 @@ class Questions:
     """The questions of a recipe that are trained on.
 
     made: how many, the last ones, each maker of negatives made; version: of SQuAD, as `Dataset.version`
+    passages: of all of them, before they were laid out: questions of one passage are known by it
     unlabelled: pairs without a label, which come after all others, and how many there are of each kind
     """
 
     asked: list[Question]
     made: dict[str, int]
     version: Version
+    passages: list[str]
     unlabelled: list[Question] = field(default_factory=list)
     unlabelled_counts: dict[str, int] = field(default_factory=dict)
 
@@ -194,9 +196,14 @@ def read_questions(data: Data, seed: int, *, with_unclear: bool = False) -> Ques
     counts = {name: sum(one.maker == name for one in made) for name in wanted}
     version = max(source.version for source in sources)
     labelled = [*asked, *(one.question for one in made)]
-    if not data.unlabelled.wanted:
-        return Questions(labelled, counts, version)
-    return Questions(labelled, counts, version, *read_unlabelled(data.unlabelled, asked, seed))
+    pairs, kinds = read_unlabelled(data.unlabelled, asked, seed) if data.unlabelled.wanted else ([], {})
+    passages = [question.context for question in (*labelled, *pairs)]
+    return Questions(_rewritten(labelled, data, seed), counts, version, passages, _rewritten(pairs, data, seed), kinds)
+
+
+def _rewritten(questions: Sequence[Question], data: Data, seed: int) -> list[Question]:
+    """The questions in the styles, and their passages in the layouts, that a recipe asks for."""
+    return relayout(restyle(questions, asdict(data.styles), seed), asdict(data.layouts), seed)
 
 
 def read_unlabelled(wanted: Unlabelled, asked: Sequence[Question], seed: int) -> tuple[list[Question], dict[str, int]]:
@@ -205,7 +212,8 @@ def read_unlabelled(wanted: Unlabelled, asked: Sequence[Question], seed: int) ->
     asked: the questions, without negatives, that other passages are asked
     """
     new = [text for path in wanted.passages for text in read_paragraphs(path)]
-    made = make_unlabelled(asked, {"moved": wanted.moved, "lookalike": wanted.lookalike, "new": wanted.new}, new, seed)
+    parts = {kind: getattr(wanted, kind) for kind in ("moved", "lookalike", "new", "cloze")}
+    made = make_unlabelled(asked, parts, new, seed)
     made["questions"] = [bare(question) for source in wanted.questions for question in read(source).questions]
     counts = {name: len(found) for name, found in made.items() if found}
     return [question for found in made.values() for question in found], counts

@@ -28,6 +28,50 @@ class Negatives:
             check_value(0 <= part <= 1, f"data.negatives.{name}", part, "a fraction of the questions, from 0 to 1")
 
 
+@dataclass(frozen=True)
+class Styles:
+    """Training questions rewritten as people write them; each number is a fraction of them, together at most 1.
+
+    no_mark: without the question mark; keywords: as typed into a search box; imperative: as an order ("Name the …");
+    lower: in lower case
+    """
+
+    no_mark: float = 0.0
+    keywords: float = 0.0
+    imperative: float = 0.0
+    lower: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no fraction."""
+        _check_fractions("data.styles", asdict(self))
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Training questions whose passages are laid out as users have them; each number is a fraction of the questions.
+
+    markdown: emphasis, links, code marks; list: sentences as items; heading: headings before and amid the passage;
+    wrapped: hard line breaks, with a margin or without; code: a code block, table or command line between sentences
+    """
+
+    markdown: float = 0.0
+    list: float = 0.0
+    heading: float = 0.0
+    wrapped: float = 0.0
+    code: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no fraction."""
+        _check_fractions("data.layouts", asdict(self))
+
+
+def _check_fractions(key: str, parts: dict[str, float]) -> None:
+    for name, part in parts.items():
+        check_value(0 <= part <= 1, f"{key}.{name}", part, "a fraction of the questions, from 0 to 1")
+    total = sum(parts.values())
+    check_value(total <= 1 + 1e-9, key, parts, f"fractions that together are at most 1, not {total:g}")
+
+
 MOST = 100.0  # pairs of a kind for each question
 
 
@@ -35,31 +79,37 @@ MOST = 100.0  # pairs of a kind for each question
 class Unlabelled:
     """Pairs of question and passage without a label: a student learns from what its teacher says of them, alone.
 
-    moved, lookalike, new: how many pairs for each training question, such as 0.5 or 3
+    moved, lookalike, new, cloze: how many pairs for each training question, such as 0.5 or 3
     - moved: the question asked of other passages of its article, drawn by the seed
     - lookalike: asked of the passages that share the most words with it and with its own passage, of any article
     - new: asked of the paragraphs of `passages` that share the most words with it
+    - cloze: new questions, made from sentences of `passages`, each asked of its own paragraph
     passages: files of plain text, .txt or .txt.gz; questions: sources as `data.train`, whose answers are not looked at
     """
 
     moved: float = 0.0
     lookalike: float = 0.0
     new: float = 0.0
+    cloze: float = 0.0
     passages: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse numbers that no pairs can be made of."""
-        for name in ("moved", "lookalike", "new"):
+        for name in ("moved", "lookalike", "new", "cloze"):
             part = getattr(self, name)
             check_value(0 <= part <= MOST, f"data.unlabelled.{name}", part, f"from 0 to {MOST:g} pairs a question")
-        both = bool(self.new) == bool(self.passages)
-        check_value(both, "data.unlabelled.new", self.new, "above 0 with data.unlabelled.passages, and only there")
+        used = bool(self.new or self.cloze)
+        name, part = ("cloze", self.cloze) if self.cloze else ("new", self.new)
+        wanted = "above 0 with data.unlabelled.passages, and only there (or data.unlabelled.cloze, or both)"
+        if used:
+            wanted = "0 without data.unlabelled.passages, files of plain text"
+        check_value(used == bool(self.passages), f"data.unlabelled.{name}", part, wanted)
 
     @property
     def wanted(self) -> bool:
         """Whether there are any."""
-        return bool(self.moved or self.lookalike or self.new or self.questions)
+        return bool(self.moved or self.lookalike or self.new or self.cloze or self.questions)
 
 
 @dataclass(frozen=True)
@@ -74,6 +124,7 @@ class Data:
     max_length, step, max_query_length: of the windows, as in `quoth.windows.make_windows`
     negatives: unanswerable questions to add to those of train, drawn by the seed from what `fraction` leaves
     unlabelled: pairs that are learnt from a teacher alone
+    styles, layouts: of the questions and of the passages of all of these, drawn by the seed
     """
 
     train: tuple[str, ...]
@@ -86,6 +137,8 @@ class Data:
     max_query_length: int = 64
     negatives: Negatives = Negatives()
     unlabelled: Unlabelled = Unlabelled()
+    styles: Styles = Styles()
+    layouts: Layouts = Layouts()
 
     def __post_init__(self) -> None:
         """Refuse values that no examples can be made of."""

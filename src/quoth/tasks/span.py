@@ -41,6 +41,7 @@ class SpanTask(Task):
     """Questions whose answers are spans. questions: those trained on; dataset: those evaluated on.
 
     unlabelled: how many of the questions, the last ones, have no label, by kind; max_query_length: of the windows
+    passages: those of `questions` as the data have them, before data.layouts
     """
 
     name: ClassVar[str] = "span"
@@ -59,6 +60,7 @@ class SpanTask(Task):
     version: Version = "2.0"
     unlabelled: dict[str, int] = field(default_factory=dict)
     max_query_length: int = 64
+    passages: list[str] = field(default_factory=list)
 
     @classmethod
     def prepare(cls, data: Data, tokenizer: Tokenizer, model: Model, seed: int, max_answer_tokens: int) -> SpanTask:
@@ -77,6 +79,7 @@ class SpanTask(Task):
             version=found.version,
             unlabelled=found.unlabelled_counts,
             max_query_length=data.max_query_length,
+            passages=found.passages,
         )
         if not data.evaluate:
             return task
@@ -155,14 +158,16 @@ class SpanTask(Task):
 
     def hold_out(self, part: float, most: int, seed: int) -> SpanTask:
         """Whole passages are held out, and nothing that was made up."""
-        groups = [question.context for question in self.questions]
+        groups = self.passages
         part = min(part, most / len(groups))
         made = sum(self.negatives.values()) + sum(self.unlabelled.values())
         rest, out = split_groups(groups, made, part, seed)
         dataset = Dataset([self.questions[i] for i in out], Report("held out"), self.version)
         examples, held = self.examples.of_questions(rest), self.examples.of_questions(out)
-        questions = [self.questions[i] for i in rest]
-        return replace(self, examples=examples, questions=questions, dataset=dataset, evaluation=held)
+        questions, passages = [self.questions[i] for i in rest], [groups[i] for i in rest]
+        return replace(
+            self, examples=examples, questions=questions, passages=passages, dataset=dataset, evaluation=held
+        )
 
 
 def span_loss(start: Tensor, end: Tensor, packed: Packed[Tensor], labels: Tensor) -> Tensor:

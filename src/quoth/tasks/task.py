@@ -150,9 +150,10 @@ def task_of(data: Data) -> TaskKind:
         hint = f"did you mean {nearest(data.task, TASKS)}? known: {', '.join(TASKS)}"
         raise QuothError(f"recipe: data.task {data.task!r} is unknown; {hint}")
     kind: TaskKind = TASKS[data.task]
-    for name, part in asdict(data.negatives).items():
-        good = part == 0 or kind.has_questions
-        check_value(good, f"data.negatives.{name}", part, f"0 with data.task {data.task!r}")
+    for key in ("negatives", "styles", "layouts"):
+        for name, part in asdict(getattr(data, key)).items():
+            good = part == 0 or kind.has_questions
+            check_value(good, f"data.{key}.{name}", part, f"0 with data.task {data.task!r}")
     check_value(
         kind.keeps_logits or not data.unlabelled.wanted,
         "data.unlabelled",

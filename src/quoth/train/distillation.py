@@ -6,7 +6,8 @@
 p = softmax(logits / τ) of teacher t and student s (Hinton et al. 2015); `Task.distillation_loss` says over what: the
 tokens of a window for spans, the classes, the words of each masked token. The teacher of a pruned model is the unpruned
 one, or others that a recipe names (`quoth.prune.teacher`). A teacher is run beside the student, or its logits were
-computed before (`quoth.train.teacher_logits`) and come with each batch.
+computed before (`quoth.train.teacher_logits`) and come with each batch. Both are possible at once: then logits are
+those that come with the batch, and states are those of the teacher that is run.
 """
 
 from __future__ import annotations
@@ -126,15 +127,15 @@ class Distillation:
         loss = torch.zeros((), device=packed.ids.device)
         if w.task_weight:
             loss = loss + w.task_weight * self.task.loss(output, packed, labels)
-        wanted: Any
+        kept = packed.teacher if isinstance(packed, Taught) else None
+        wanted: Any = kept
         theirs: tuple[Tensor, ...] = ()
-        if isinstance(packed, Taught):
-            wanted = packed.teacher
-        elif self.teacher is None:
-            return loss
-        else:
+        if self.teacher is not None and (kept is None or w.states_weight):
             with torch.no_grad(), self.device.autocast():
-                wanted, theirs = _run(self.teacher, packed, bool(w.states_weight))
+                found, theirs = _run(self.teacher, packed, bool(w.states_weight))
+            wanted = found if kept is None else kept
+        if wanted is None:
+            return loss
         if w.logits_weight:
             loss = loss + w.logits_weight * self.task.distillation_loss(output, wanted, packed, w.temperature)
         if w.states_weight:

@@ -19,7 +19,7 @@ from quoth.folders import remove_leftovers
 # What runs write, whole or not at all, in their folders.
 NAMES = re.compile(
     r"(recipe|MODEL_CARD)\.(toml|md)|log\.jsonl|answers\.jsonl\.gz|(view|alpha|teacher-[0-9a-f]{16})\.safetensors"
-    r"|(metrics|tuned|unpruned|cut|round|hpo|latency|seconds|build|negatives|quoth)\.json"
+    r"|(metrics|tuned|unpruned|cut|round|hpo|latency|seconds|build|negatives|quantise|calibrate|quoth)\.json"
     r"|model|cut|cache|unpruned|step-\d{8}|epoch-[\d.e+-]+"
 )
 

@@ -135,20 +135,23 @@ def check_teachers(sources: Sequence[str], key: str, student: Model, max_length:
             teacher = load(source)
         except QuothError as error:
             raise QuothError(f"recipe: {key}: {error}") from None
-        mine, theirs = describe_head(student.head), describe_head(teacher.head)
-        if mine != theirs:
-            name = student.origin.source or "the student"
-            raise QuothError(
-                f"recipe: {key} = {source!r} gives {theirs}, but {name} gives {mine}; "
-                "name a teacher with a head for the same task"
-            )
-        if not teacher.origin.tokenizer:
-            raise QuothError(
-                f"recipe: {key} = {source!r} has no tokenizer; tokenizer.json should lie beside the weights"
-            )
-        limit = teacher.encoder.longest_window
-        if max_length > limit:
-            raise QuothError(f"recipe: data.max_length is {max_length}, but {key} = {source!r} ends at {limit}")
+        check_teacher(teacher, source, key, student, max_length)
+
+
+def check_teacher(teacher: Model, source: str, key: str, student: Model, max_length: int) -> None:
+    """The same of one that is loaded, be it trained already or not."""
+    mine, theirs = describe_head(student.head), describe_head(teacher.head)
+    if mine != theirs:
+        name = student.origin.source or "the student"
+        raise QuothError(
+            f"recipe: {key} = {source!r} gives {theirs}, but {name} gives {mine}; "
+            "name a teacher with a head for the same task"
+        )
+    if not teacher.origin.tokenizer:
+        raise QuothError(f"recipe: {key} = {source!r} has no tokenizer; tokenizer.json should lie beside the weights")
+    limit = teacher.encoder.longest_window
+    if max_length > limit:
+        raise QuothError(f"recipe: data.max_length is {max_length}, but {key} = {source!r} ends at {limit}")
 
 
 def find_teachers(sources: Sequence[str], key: str, task: Task, folder: Path, limit: float, device: Device) -> Teachers:
@@ -180,7 +183,7 @@ def find_teachers(sources: Sequence[str], key: str, task: Task, folder: Path, li
         windows = None
         if wrong is not None:
             windows = task.teacher_windows(tokenizer)
-            _check_lengths(windows, teacher, source, key)
+            check_lengths(windows, teacher, source, key)
         kept.append(Kept(source, path, identity, windows, wrong or ""))
     return Teachers(tuple(kept), task, device)
 
@@ -199,7 +202,8 @@ def average(logits: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
-def _check_lengths(windows: Windows, teacher: Model, source: str, key: str) -> None:
+def check_lengths(windows: Windows, teacher: Model, source: str, key: str) -> None:
+    """Refuse a teacher that needs more tokens for a window than it can read. windows: of `Task.teacher_windows`."""
     longest, limit = int(windows.lengths.max(initial=0)), teacher.encoder.longest_window
     if longest > limit:
         raise QuothError(
