@@ -1,11 +1,16 @@
-"""One question asked of many texts of any length: which passages are read, and the best answers in them."""
+"""One question asked of many texts of any length: which passages are read, and the best answers in them.
+
+Passages are read best first, `ROUND` at a time. From `FIRST` on, reading ends as soon as the best answer is right with
+a probability of at least `SURE` and was the best after the round before too; else it goes on to `read` passages. The
+rule needs the calibration of a model folder, and is for one answer: if several are asked for, all `read` are read.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from quoth.answer.chunks import warn_skipped
 from quoth.answer.decode import Answer
@@ -13,13 +18,18 @@ from quoth.answer.features import find_candidates
 from quoth.answer.ranking import Ranking, Seen, rank_by_confidence, rank_by_margin
 from quoth.data import Question
 from quoth.errors import QuothError
-from quoth.search.retrieve import Passage, best_passages, split_passages, widened
+from quoth.search.collection import Collection, text_collection
+from quoth.search.retrieve import Passage, split_passages, widened
 from quoth.windows import Windows, iter_windows
 
 if TYPE_CHECKING:
     from quoth.answer.reader import Progress, Reader
 
 READ = 100  # passages that are read of longer texts: docs/answer.md has the measurement
+FIRST = 20  # passages that are read in any case: a text of no more is read as a whole
+ROUND = 10  # passages between two looks at the best answer
+SURE = 0.7  # probability of being right from which on more passages are not worth their time
+HELD = 20_000_000  # characters of documents that are kept in memory at once
 BLOCK = 400_000  # characters that are tokenised at a time …
 OVERLAP = 3000  # … and read again in the next block: more than a window holds, so that no answer lacks its context
 WINDOWS = 64  # run together, between two looks at the progress
@@ -63,7 +73,7 @@ class SearchResult:
 def find_answers(
     reader: Reader,
     question: str,
-    documents: Sequence[str],
+    documents: Collection | Sequence[str],
     *,
     top: int = 1,
     min_score: float | None = None,
@@ -83,7 +93,8 @@ def find_answers(
     - min_score: abstain if the probability of the best answer is below. Left out, abstain if "no answer" is more
       probable than that the answer is right; without a calibration, by the threshold of the model folder, else 0
     - threshold: rank by the margin alone, whatever calibration there is, and abstain if "no answer" is ahead by more
-    - read: if the texts have more passages than that, only so many are read, the best by BM25; 0: all are
+    - documents: a collection (`quoth.search.open_collection`), or a list of texts
+    - read: if the texts have more passages than that, at most so many are read, the best by BM25; 0: all are
 
     Texts are read in pieces, so that memory does not grow with them.
     """
@@ -92,25 +103,86 @@ def find_answers(
     if read < 0 or top < 1:
         raise QuothError(f"top={top}, read={read}: top must be at least 1, and read at least 0")
     check_min_score(min_score, threshold)
-    passages = split_passages(documents)
-    to_read = _select(question, documents, passages, read)
+    collection = documents if isinstance(documents, Collection) else text_collection(documents)
+    texts = _Texts(collection)
     confidence = reader.confidence if threshold is None else None
     names = confidence.features if confidence else ("margin",)
-    seen = list(_read(reader, question, documents, to_read, names, step, max(20, top), max_answer_tokens, progress))
-    if confidence:
-        ranking = rank_by_confidence(confidence, question, documents, seen)
+    to_read = passages_to_read(question, collection, read)
+    count = len(to_read) if _ranked(collection, read) else collection.passages
+    told = _Told(progress, sum(len(one) for one in to_read))
+
+    def look(passages: Sequence[Passage]) -> list[Seen]:
+        return list(_read(reader, question, texts, passages, names, step, max(20, top), max_answer_tokens, told))
+
+    def rank(seen: Sequence[Seen]) -> Ranking:
+        if confidence:
+            return rank_by_confidence(confidence, question, texts, seen)
+        return rank_by_margin(reader.abstention, seen)
+
+    if confidence and top == 1 and count > FIRST:
+        ranking, count = _until_sure(to_read, look, rank, max(SURE, min_score or 0.0))
     else:
-        ranking = rank_by_margin(reader.abstention, seen)
+        ranking = rank(look(to_read))
     behind, right, no_answer = _first(ranking)
     limit = reader.abstention.threshold if threshold is None else threshold
     abstains = no_answer > right if confidence else behind > limit
     if min_score is not None:
         abstains = right < min_score
-    hits = _hits(ranking, documents, top)
+    hits = _hits(ranking, texts, top)
     hits, rejected = ([], next(iter(hits), None)) if abstains else (hits, None)
-    count = min(read or len(passages), len(passages))
     used = None if confidence or min_score is not None else limit
-    return SearchResult(hits, rejected, behind, used, min_score, no_answer, count, len(passages))
+    return SearchResult(hits, rejected, behind, used, min_score, no_answer, count, collection.passages)
+
+
+class _Texts(Sequence[str]):
+    """The texts of a collection. Those last used are kept, up to `HELD` characters of them."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._held: dict[int, str] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._collection)
+
+    def __getitem__(self, number: Any) -> Any:
+        if number >= len(self):
+            raise IndexError
+        if number not in self._held:
+            self._held[number] = self._collection.document(number).text
+            self._size += len(self._held[number])
+            while self._size > HELD and len(self._held) > 1:
+                self._size -= len(self._held.pop(next(iter(self._held))))
+        return self._held[number]
+
+
+class _Told:
+    """Says how many characters of all are read. done: those of earlier passages."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._total = max(1, total)
+        self.done = 0
+
+    def __call__(self, more: int) -> None:
+        if self._progress:
+            self._progress(self.done + more, self._total)
+
+
+def passages_to_read(question: str, collection: Collection, read: int) -> Sequence[Passage]:
+    """The `read` best passages, best first; or all texts, long ones in overlapping blocks."""
+    if _ranked(collection, read):
+        return collection.best(question, read)
+    found: list[Passage] = []
+    for number in range(len(collection)):
+        text = collection.document(number).text
+        blocks = (widened(block, text, OVERLAP) for block in split_passages([text], BLOCK, 1))
+        found += (Passage(number, block.begin, block.past) for block in blocks)
+    return found
+
+
+def _ranked(collection: Collection, read: int) -> bool:
+    return 0 < min(read, FIRST) < collection.passages
 
 
 def check_min_score(min_score: float | None, threshold: float | None = None) -> None:
@@ -139,6 +211,25 @@ def _hits(ranking: Ranking, documents: Sequence[str], top: int) -> list[Hit]:
     return hits
 
 
+def _until_sure(
+    passages: Sequence[Passage],
+    look: Callable[[Sequence[Passage]], list[Seen]],
+    rank: Callable[[Sequence[Seen]], Ranking],
+    sure: float,
+) -> tuple[Ranking, int]:
+    """Read until the best answer is sure and stays, or all passages are read; and how many were. See above."""
+    seen: list[Seen] = []
+    before: tuple[int, int, int] | None = None
+    for done in range(ROUND, len(passages) + ROUND, ROUND):
+        seen += look(passages[done - ROUND : done])
+        ranking = rank(seen)
+        best = (int(ranking.document[0]), int(ranking.start[0]), int(ranking.end[0])) if len(ranking) else None
+        if done >= FIRST and best is not None and best == before and ranking.right[0] >= sure:
+            break
+        before = best
+    return ranking, min(done, len(passages))
+
+
 def _read(
     reader: Reader,
     question: str,
@@ -148,10 +239,9 @@ def _read(
     step: int | None,
     n: int,
     longest: int,
-    progress: Progress | None,
+    told: _Told,
 ) -> Iterator[Seen]:
     """The n best spans of each window, some windows at a time."""
-    done, total = 0, max(1, sum(map(len, passages)))
     for group, asked in _groups(question, documents, passages):
         texts = [one.context for one in asked]
         for windows in _windows(reader, asked, step):
@@ -159,17 +249,9 @@ def _read(
             found = find_candidates(windows, logits, [question] * len(texts), texts, names, n=n, longest=longest)
             warn_skipped(windows, found.skipped, [one.id for one in asked], stacklevel=4)
             yield Seen([group[i] for i in windows.question.tolist()], found)
-            if progress:
-                last = int(windows.question[-1])
-                progress(done + sum(map(len, group[:last])) + int(windows[-1].spans.max(initial=0)), total)
-        done += sum(map(len, group))
-
-
-def _select(question: str, documents: Sequence[str], passages: Sequence[Passage], read: int) -> list[Passage]:
-    """What to read: the best passages, or all texts, long ones in overlapping blocks."""
-    if read and len(passages) > read:
-        return [widened(one, documents[one.document]) for one in best_passages(question, documents, passages, read)]
-    return [widened(block, documents[block.document], OVERLAP) for block in split_passages(documents, BLOCK, 1)]
+            last = int(windows.question[-1])
+            told(sum(map(len, group[:last])) + int(windows[-1].spans.max(initial=0)))
+        told.done += sum(map(len, group))
 
 
 def _groups(

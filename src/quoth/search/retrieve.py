@@ -43,6 +43,14 @@ class Passage:
         return self.past - self.begin
 
 
+@dataclass(frozen=True)
+class FoundPassage(Passage):
+    """A passage that goes with a question. score: the higher the better; heading: those above it, outermost first."""
+
+    score: float = 0.0
+    heading: str = ""
+
+
 def split_passages(texts: Sequence[str], size: int = SIZE, width: int = WIDTH) -> list[Passage]:
     """All texts in passages of at most `size` characters, in order, without gap and overlap.
 
@@ -59,11 +67,13 @@ def split_passages(texts: Sequence[str], size: int = SIZE, width: int = WIDTH) -
     return found
 
 
-def best_passages(question: str, texts: Sequence[str], passages: Sequence[Passage], count: int) -> list[Passage]:
-    """The `count` passages that rank highest, the earlier one at a tie, in the order of the texts."""
+def rank_passages(
+    question: str, texts: Sequence[str], passages: Sequence[Passage], count: int
+) -> list[tuple[Passage, float]]:
+    """The `count` passages with the highest scores, best first, the earlier one at a tie."""
     scores = bm25(question, texts, passages)
-    best = np.argsort(-scores, kind="stable")[:count]
-    return [passages[i] for i in np.sort(best).tolist()]
+    best = np.argsort(-scores, kind="stable")[:count].tolist()
+    return [(passages[i], float(scores[i])) for i in best]
 
 
 def bm25(question: str, texts: Sequence[str], passages: Sequence[Passage]) -> NDArray[np.float64]:
