@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from quoth.answer.find import Hit
 from quoth.data.normalise import normalise
@@ -72,5 +72,5 @@ def _merged(sentences: Sequence[Sentence], hits: Sequence[Hit]) -> list[Sentence
         else:
             merged.append(one)
     rank = {hit: number for number, hit in reversed(list(enumerate(hits)))}
-    ordered = [Sentence(one.document, one.start, one.end, tuple(sorted(one.hits, key=rank.__getitem__))) for one in merged]
+    ordered = [replace(one, hits=tuple(sorted(one.hits, key=rank.__getitem__))) for one in merged]
     return sorted(ordered, key=lambda one: rank[one.hits[0]])

@@ -60,14 +60,15 @@ def window_probabilities(
 ) -> tuple[Float64s, Float64s, Float64s]:
     """What spans are ranked by, in logarithms, (W, n), and log P(right) and log P(no answer), (W,), of the first ones.
 
-    It was fitted on the best spans of windows, so it must not reorder those of one window: each is held at or below
-    the one before it. -inf where there is no span.
+    It was fitted on the best spans of windows, and holds for these alone. A span after the first of its window is as much
+    less probable as the softmax of the window says: by exp(score - score of the first). -inf where there is no span.
     """
     good = found.good
-    values = np.where(good[:, :, None], found.values, 0.0)
-    rank = confidence.rank(values, retrieval[:, None], windows[:, None])
-    order = np.minimum.accumulate(np.where(good, _log(rank), -np.inf), axis=1)
-    p = _log(confidence.probabilities(values[:, 0], retrieval, windows))
+    values = np.where(good[:, :1], found.values[:, 0], 0.0)
+    score = np.where(good, found.spans.score, 0.0).astype(np.float64)
+    rank = _log(confidence.rank(values, retrieval, windows))
+    order = np.where(good, rank[:, None] + score - score[:, :1], -np.inf)
+    p = _log(confidence.probabilities(values, retrieval, windows))
     return order, np.where(good[:, 0], p[:, RIGHT], -np.inf), np.where(good[:, 0], p[:, NO_ANSWER], 0.0)
 
 

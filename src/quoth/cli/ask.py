@@ -33,15 +33,17 @@ def ask(
     ] = None,
     questions: Annotated[
         str | None,
-        typer.Option("--questions", "-q", metavar="FILE", help="Answer the questions of a file, one a line; - is standard input."),
+        typer.Option(
+            "-q", "--questions", metavar="FILE", help="Answer the questions of a file, one a line; - is stdin."
+        ),
     ] = None,
     interactive: Annotated[
-        bool, typer.Option("--interactive", "-i", help="Answer questions as they are typed, until Ctrl-D.")
+        bool, typer.Option("-i", "--interactive", help="Answer questions as they are typed, until Ctrl-D.")
     ] = False,
     model: Model = None,
     top: Annotated[
         int | None,
-        typer.Option(help="Show at most this many; by default one answer, or all with --all or --sentences.", min=1, max=1000),
+        typer.Option(help="Show at most this many; by default one, or all with --all or --sentences.", min=1, max=1000),
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Show every distinct answer above the least score, with all its places.")
@@ -132,7 +134,7 @@ def _open(paths: list[str], index: Path | None, use_index: bool) -> Collection:
     with progress("reading documents") as tell:
         collection = open_collection(paths, use_index=use_index, index=index, progress=tell)
     for note in collection.notes:
-        say(f"quoth: {note}")
+        say(f"quoth: {note}; left out")
     return collection
 
 

@@ -13,7 +13,7 @@ from quoth.cli.screen import console, visible
 
 SHOWN = 5  # places of one answer or sentence; --json has all
 MARK = "**"  # on both sides of an answer in its sentence, where the screen has no styles
-Spans = Sequence[Sequence[int]]
+Spans = Sequence[list[int]]
 
 
 def show(result: dict[str, Any], *, asked: bool = False, option: str = "--min-score") -> None:

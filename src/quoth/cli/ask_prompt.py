@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import platformdirs
@@ -21,11 +22,6 @@ from quoth.cli.ask_result import Form
 from quoth.cli.screen import say
 from quoth.errors import QuothError
 from quoth.search import Collection
-
-try:
-    import readline  # on Windows there is none: no history, then
-except ImportError:
-    readline = None  # type: ignore[assignment]
 
 PROMPT = "quoth> "
 KEPT = 1000  # lines of history
@@ -137,10 +133,12 @@ def _typed() -> Iterator[str]:
 
 def _history() -> Path | None:
     """The file of what was typed, whose lines are brought back; None if there can be none."""
-    if readline is None:
+    try:
+        readline = import_module("readline")  # `input` uses it from now on; Windows has none
+    except ImportError:
         return None
     with suppress(OSError, RuntimeError):  # RuntimeError: nobody knows where the user's home is
-        folder = platformdirs.user_cache_path("quoth", appauthor=False)
+        folder = Path(platformdirs.user_cache_dir("quoth", appauthor=False))
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "history"
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []
