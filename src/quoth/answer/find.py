@@ -18,7 +18,7 @@ from quoth.answer.features import find_candidates
 from quoth.answer.ranking import Ranking, Seen, rank_by_confidence, rank_by_margin
 from quoth.data import Question
 from quoth.errors import QuothError
-from quoth.search.collection import Collection, text_collection
+from quoth.search.collection import Collection, TextCollection
 from quoth.search.retrieve import Passage, split_passages, widened
 from quoth.windows import Windows, iter_windows
 
@@ -105,7 +105,7 @@ def find_answers(
     if read < 0 or top < 1:
         raise QuothError(f"top={top}, read={read}: top must be at least 1, and read at least 0")
     check_min_score(min_score, threshold)
-    collection = documents if isinstance(documents, Collection) else text_collection(documents)
+    collection = documents if isinstance(documents, Collection) else TextCollection(documents)
     texts = _Texts(collection)
     confidence = reader.confidence if threshold is None else None
     names = confidence.features if confidence else ("margin",)

@@ -25,6 +25,7 @@ app = typer.Typer(
 
 VERBS = (
     "ask",
+    "index",
     "answer",
     "score",
     "evaluate",
