@@ -22,6 +22,7 @@ from quoth.errors import QuothError
 from quoth.limits import read_bounded
 from quoth.search import Collection, open_collection
 
+NOTES = 10  # on files that could not be read, at most
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -133,8 +134,10 @@ def _questions(question: str | None, file: str | None) -> list[str]:
 def _open(paths: list[str], index: Path | None, use_index: bool) -> Collection:
     with progress("reading documents") as tell:
         collection = open_collection(paths, use_index=use_index, index=index, progress=tell)
-    for note in collection.notes:
-        say(f"quoth: {note}; left out")
+    for note in collection.notes[:NOTES]:
+        say(f"quoth: {note}")
+    if len(collection.notes) > NOTES:
+        say(f"quoth: and {len(collection.notes) - NOTES:,} more lines like these; quoth index FOLDER shows all")
     return collection
 
 
@@ -160,7 +163,7 @@ def _answering(reader: Reader, collection: Collection, as_json: bool, line: bool
 
 def _notes(found: dict[str, Any], form: Form) -> Iterator[str]:
     """What a user may want to know of a result, once."""
-    if found["read"] == form.read < found["passages"]:
+    if found["read"] < found["passages"] and (found["read"] == form.read or found["no_answer"]):
         yield (
             f"read {found['read']:,} of {found['passages']:,} passages, those most similar to the question; "
             "--read 0 reads all"
