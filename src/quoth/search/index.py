@@ -122,6 +122,16 @@ class Index:
                     self._base.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read here is of one state, whatever another process writes; to be short, since it has to wait."""
+        with _told():
+            self._base.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._base.execute("ROLLBACK")
+
     def add(self, entry: FileEntry, document: Document | None, passages: Sequence[tuple[int, int]]) -> None:
         """A new file; document: None if it gave no text."""
         row = (os.fsencode(entry.path), entry.size, entry.mtime, entry.hash, entry.format)
