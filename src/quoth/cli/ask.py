@@ -36,7 +36,7 @@ def ask(
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question from text files: the answer, its sentence, its place and its probability."""
+    """Answer a question from your documents: the answer, its sentence, its place and its probability."""
     if not question.strip():
         raise QuothError("the question is empty")
     check_min_score(min_score)
@@ -133,7 +133,8 @@ def _where(facts: dict[str, Any]) -> str:
     if facts["page"] is not None:
         label = f" ({facts['label']})" if facts["label"] else ""
         where = f"{file}, page {facts['page']}{label}"
+    elif facts["part"] is not None:
+        where = f"{file}, {facts['part']}"
     else:
-        part = f", {facts['part']}" if facts["part"] else ""
-        where = f"{file}{part}:{facts['line']}, characters {facts['start']}–{facts['end']}"
+        where = f"{file}:{facts['line']}, characters {facts['start']}–{facts['end']}"
     return ", ".join([where, *([" > ".join(facts["headings"])] if facts["headings"] else [])])
