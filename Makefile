@@ -70,7 +70,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(PLAIN)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c $(CHECK)
 	$(PYTHON) -m venv $(PLAIN)
-	$(PLAIN)/bin/pip --disable-pip-version-check install --quiet -e . pytest pytest-xdist hypothesis scipy scikit-learn
+	$(PLAIN)/bin/pip --disable-pip-version-check install --quiet -e . pytest pytest-xdist hypothesis scipy scikit-learn fpdf2 python-docx
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""Targets: data sets, predictions, documents and recorded answers."""
+"""Targets: data sets, predictions and recorded answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from quoth.data.plain_text import read_paragraphs
 from quoth.files import write_json
 from quoth.score import score_squad2
 from quoth.score.compare_runs import analyse_runs
-from quoth.search import read_documents
 
 IDS = {"a", "b", "c"}
 PREDICTIONS = {"a": "Thomas Hale", "b": "1801", "c": ""}
@@ -108,30 +107,6 @@ def plain_texts(draw: Draw) -> Case:
     return Case({"t.txt": encode(draw, "\n\n".join(parts), zipped=True)})
 
 
-@st.composite
-def documents(draw: Draw) -> Case:
-    """Texts, in files and folders of any names."""
-    parts = draw(
-        st.lists(st.sampled_from([CONTEXT, "\r\n", "\r", "\n", ". ", "!" * 50, "a" * 3000]) | texts, max_size=6)
-    )
-    names = draw(
-        st.lists(
-            st.sampled_from(["a.txt", "b/c.md", "b/.d.txt", "e.bin", "f\x1b.txt"]), min_size=1, max_size=3, unique=True
-        )
-    )
-    return Case({name: encode(draw, "".join(parts)) for name in names})
-
-
-def run_documents(folder: Path, case: Case) -> None:
-    """Read them, alone and by their folder; every character has a line and a sentence."""
-    found, _ = read_documents([str(folder), *(str(folder / name) for name in case.files)])
-    for document in found:
-        for start in range(0, len(document.text), max(1, len(document.text) // 20)):
-            first, past = document.sentence(start, min(len(document.text), start + 3))
-            if not 0 <= first <= past <= len(document.text) or document.line(start) < 1:
-                raise AssertionError("a sentence outside the text")
-
-
 def run_predictions(folder: Path, _: Case) -> None:
     (folder / "d.json").write_text(json.dumps(squad()))
     score_squad2(read(folder / "d.json").questions, _predictions(folder / "p.json", IDS)).summary()
@@ -150,7 +125,6 @@ TARGETS = (
     Target("csv", "format", csv_files(), _dataset("d.csv"), ("out.json",)),
     Target("glue", "format", glue_files(), run_glue),
     Target("plain-text", "format", plain_texts(), lambda folder, _: read_paragraphs(folder / "t.txt")),
-    Target("documents", "format", documents(), run_documents),
     Target("predictions", "format", _one("p.json", json_file(PREDICTIONS)), run_predictions, ("d.json",)),
     Target(
         "na-probs",

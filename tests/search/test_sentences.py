@@ -1,5 +1,7 @@
 """Sentences: where they end, where they do not, and that the one around an answer holds it."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +78,7 @@ def test_a_sentence_holds_its_answer(text, data):
 def test_sentences_are_in_order_and_lose_no_character(text):
     spans = split_sentences(text)
     assert all(first < past for first, past in spans)
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:]))
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
     assert "".join("".join(text[a:b] for a, b in spans).split()) == "".join(text.split())
 
 

@@ -8,42 +8,9 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-WORDS = [
-    "the",
-    "old",
-    "harbour",
-    "master",
-    "kept",
-    "his",
-    "ledger",
-    "dry",
-    "in",
-    "every",
-    "winter",
-    "storm",
-    "while",
-    "boats",
-    "came",
-    "home",
-    "with",
-    "silver",
-    "fish",
-    "and",
-    "tired",
-    "crews",
-    "who",
-    "sang",
-    "about",
-    "distant",
-    "lighthouse",
-    "keepers",
-    "waiting",
-    "for",
-    "letters",
-    "from",
-    "northern",
-    "towns",
-]
+TEXT = """the old harbour master kept his ledger dry in every winter storm while boats came home with silver fish and
+tired crews who sang about distant lighthouse keepers waiting for letters from northern towns"""
+WORDS = TEXT.split()
 NAMES = ("Ada", "Zürich", "Norway", "Kendall", "Smith")
 
 
@@ -78,7 +45,7 @@ class PdfPages:
     lines: list[list[tuple[float, float, str]]] = field(default_factory=list)
 
     def write(self, paragraphs, hyphens=False):
-        """A PDF file with these paragraphs, each in as many lines as it needs; the text flows over columns and pages."""
+        """A PDF file with these paragraphs, in lines that flow over columns and pages."""
         from fpdf import FPDF
 
         pdf = FPDF(unit="pt", format=(612, 792))
@@ -115,11 +82,11 @@ def _fitted(pdf, paragraph, width, hyphens):
         if pdf.get_string_width(longer) <= width:
             line = longer
             continue
-        if hyphens and len(word) > 7 and word.isalpha() and word.islower():
-            if pdf.get_string_width(f"{line} {word[:4]}-") <= width:
-                lines.append(f"{line} {word[:4]}-")
-                line = word[4:]
-                continue
+        fits = pdf.get_string_width(f"{line} {word[:4]}-") <= width
+        if hyphens and fits and len(word) > 7 and word.isalpha() and word.islower():
+            lines.append(f"{line} {word[:4]}-")
+            line = word[4:]
+            continue
         lines.append(line)
         line = word
     return [*lines, line]

@@ -67,7 +67,7 @@ def ask(
         bool, typer.Option("--json", help="Print a JSON object; with -q and -i one a line for each question.")
     ] = False,
 ) -> None:
-    """Answer questions from documents: the answer, its sentence, its place and its probability."""
+    """Answer questions from your documents: the answer, its sentence, its place and its probability."""
     form = Form(_kind(every, sentences), top, min_score, read)
     check_min_score(min_score)
     if index is not None and no_index:

@@ -111,9 +111,10 @@ def _where(facts: dict[str, Any]) -> str:
     if facts["page"] is not None:
         label = f" ({facts['label']})" if facts["label"] else ""
         where = f"{file}, page {facts['page']}{label}"
+    elif facts["part"] is not None:
+        where = f"{file}, {facts['part']}"
     elif facts["line"] is None:
         where = file
     else:
-        part = f", {facts['part']}" if facts["part"] else ""
-        where = f"{file}{part}:{facts['line']}, characters {facts['start']}–{facts['end']}"
+        where = f"{file}:{facts['line']}, characters {facts['start']}–{facts['end']}"
     return ", ".join([where, *([" > ".join(facts["headings"])] if facts["headings"] else [])])

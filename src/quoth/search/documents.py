@@ -24,7 +24,8 @@ def read_documents(paths: Sequence[str]) -> tuple[list[Document], list[str]]:
     that says why it was left out. It is an error if nothing is left, or if a path does not exist. A file that is named
     twice is read once.
     """
-    documents, notes = [], []
+    documents: list[Document] = []
+    notes: list[str] = []
     for name in find_files(paths):
         try:
             documents.append(read_file(name))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import html
 import re
+from html.entities import html5
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -147,9 +148,11 @@ def _put_text(found: Builder, source: str, start: int, end: int) -> None:
     done = first
     for match in CHANGED.finditer(source, first, past):
         found.put(source[done : match.start()], done, match.start(), exact=True)
-        done = match.end()
-        new = " " if match[0][0] in WHITE else _character(match[0])
-        found.put(new, match.start(), done, exact=len(new) == done - match.start())
+        if match[0][0] in WHITE:
+            done = match.end()
+            found.put(" ", match.start(), done, exact=done - match.start() == 1)
+        else:
+            done = _put_reference(found, match)
     found.put(source[done:past], done, past, exact=True)
     if past < end:
         found.gap(" ")
@@ -164,13 +167,23 @@ def _put_pre(found: Builder, source: str, start: int, end: int) -> None:
     done = first
     for match in REFERENCE.finditer(source, first, past):
         found.put(source[done : match.start()], done, match.start(), exact=True)
-        done = match.end()
-        found.put(_character(match[0]), match.start(), done, exact=False)
+        done = _put_reference(found, match)
     found.put(source[done:past], done, past, exact=True)
     if 0 <= past < end:
         found.gap(source[past:end].replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _character(reference: str) -> str:
-    """What a reference stands for; a soft hyphen for nothing."""
-    return html.unescape(reference).replace("\xa0", " ").replace("\xad", "")
+def _put_reference(found: Builder, match: re.Match[str]) -> int:
+    """What a reference stands for (a soft hyphen: for nothing), and where it ends: that of "&ltab" after "&lt"."""
+    reference = match[0]
+    if reference[1] != "#" and reference[1:] not in html5:
+        known = (
+            reference[: length + 1] for length in range(len(reference) - 1, 1, -1) if reference[1 : length + 1] in html5
+        )
+        reference = next(known, "")
+    if not reference:  # no reference: an "&" and letters
+        found.put(match[0], match.start(), match.end(), exact=True)
+        return match.end()
+    past = match.start() + len(reference)
+    found.put(html.unescape(reference).replace("\xa0", " ").replace("\xad", ""), match.start(), past, exact=False)
+    return past

@@ -18,7 +18,7 @@ from quoth.search.document import Boxes, Document, Heading
 from quoth.search.failure import NoTextError
 from quoth.search.joining import drops_hyphen, is_item, splits_word, words_of
 from quoth.search.pdf_order import Row, in_order, line_pitch, without_running_heads
-from quoth.search.pdf_page import Line, Rectangle, page_lines
+from quoth.search.pdf_page import Frame, Line, Rectangle, page_lines
 
 PAGES = 20_000
 SECONDS = 50.0  # for all pages of a file: less than a file has, so that the lock is given back
@@ -35,10 +35,10 @@ def read_pdf(data: bytes, name: str) -> Document:
     if not LOCK.acquire(timeout=SECONDS):
         raise NoTextError(f"{name}: another PDF is still being read; try again without that one")
     try:
-        pages, labels, outline = _read_pages(data, name)
+        pages, frames, labels, outline = _read_pages(data, name)
     finally:
         LOCK.release()
-    made = _Text(pages)
+    made = _Text(pages, frames)
     if not made.text.strip():
         raise NoTextError(f"{name}: its {len(pages):,} pages hold no text; it seems to be scanned and needs OCR first")
     headings = made.headings(outline)
@@ -49,8 +49,8 @@ def read_pdf(data: bytes, name: str) -> Document:
 Bookmark = tuple[int, int, float | None, str]  # level, page, height on it, title
 
 
-def _read_pages(data: bytes, name: str) -> tuple[list[list[Line]], tuple[str, ...], list[Bookmark]]:
-    """The lines of all pages, the labels of the pages, and the bookmarks."""
+def _read_pages(data: bytes, name: str) -> tuple[list[list[Line]], list[Frame | None], tuple[str, ...], list[Bookmark]]:
+    """The lines of all pages and their frames, the labels of the pages, and the bookmarks."""
     try:
         pdf = pdfium.PdfDocument(data)
     except pdfium.PdfiumError as error:
@@ -59,29 +59,31 @@ def _read_pages(data: bytes, name: str) -> tuple[list[list[Line]], tuple[str, ..
     try:
         if len(pdf) > PAGES:
             raise NoTextError(f"{name}: has {len(pdf):,} pages; Quoth reads at most {PAGES:,}")
-        pages, labels = [], []
+        pages, frames, labels = [], [], []
         end = time.monotonic() + SECONDS
         for number in range(len(pdf)):
-            pages.append(_page(pdf, number))
+            lines, frame = _page(pdf, number)
+            pages.append(lines)
+            frames.append(frame)
             labels.append(pdf.get_page_label(number) or "")
             if time.monotonic() > end:
                 raise NoTextError(f"{name}: takes longer than {SECONDS:.0f} seconds to read")
         plain = all(label in ("", str(number)) for number, label in enumerate(labels, 1))
-        return pages, () if plain else tuple(labels), _outline(pdf)
+        return pages, frames, () if plain else tuple(labels), _outline(pdf)
     finally:
         pdf.close()
 
 
-def _page(pdf: pdfium.PdfDocument, number: int) -> list[Line]:
-    """The lines of a page; none if it is damaged."""
+def _page(pdf: pdfium.PdfDocument, number: int) -> tuple[list[Line], Frame | None]:
+    """The lines of a page and their frame; none if it is damaged."""
     try:
         page = pdf[number]
     except pdfium.PdfiumError:
-        return []
+        return [], None
     try:
         return page_lines(page)
     except pdfium.PdfiumError:
-        return []
+        return [], None
     finally:
         page.close()
 
@@ -107,13 +109,14 @@ def _outline(pdf: pdfium.PdfDocument) -> list[Bookmark]:
 class _Text:
     """The text of all pages: words with spaces, lines joined to paragraphs, paragraphs apart."""
 
-    def __init__(self, pages: Sequence[list[Line]]) -> None:
+    def __init__(self, pages: Sequence[list[Line]], frames: Sequence[Frame | None]) -> None:
         self.pieces: list[str] = []
         self.length = 0
         self.at: list[int] = []
         self.page: list[int] = []
         self.box: list[Rectangle] = []
         self.page_at: list[int] = []
+        self.word_pages: list[int] = []  # as `page`, with the page also of what was put in
         self.words = words_of("\n".join(line.text for lines in pages for line in lines))
         before: Row | None = None
         pitch = 0.0
@@ -133,16 +136,22 @@ class _Text:
             if first:
                 self.page_at.append(self.length)
         self.text = "".join(self.pieces)
+        self.shown = np.array(self.box, np.float64).reshape(-1, 4)
+        on = np.array(self.page)
+        for number, frame in enumerate(frames, 1):
+            if frame is not None:
+                first, past = np.searchsorted(self.word_pages, [number, number + 1]).tolist()
+                self.shown[first:past] = frame.shown(self.shown[first:past])
+        self.shown[on == 0] = 0
 
     def boxes(self) -> Boxes:
         """Where all words stand."""
-        boxes = np.array(self.box, np.float32).reshape(-1, 4)
-        return Boxes(np.array(self.at, np.int32), np.array(self.page, np.int32), boxes)
+        return Boxes(np.array(self.at, np.int32), np.array(self.page, np.int32), self.shown.astype(np.float32))
 
     def headings(self, outline: Sequence[Bookmark]) -> tuple[Heading, ...]:
         """The bookmarks by their place in the text: the word nearest below the height that they lead to."""
         found = []
-        pages, boxes = np.array(self.page), np.array(self.box).reshape(-1, 4)
+        pages, boxes = np.array(self.page), self.shown
         for level, page, height, title in outline:
             if not 0 <= page < len(self.page_at):
                 continue
@@ -179,6 +188,7 @@ class _Text:
     def _put(self, word: str, page: int, box: Rectangle) -> None:
         self.at.append(self.length)
         self.page.append(page)
+        self.word_pages.append(page or (self.word_pages[-1] if self.word_pages else 1))
         self.box.append(box)
         self.pieces.append(word)
         self.length += len(word)

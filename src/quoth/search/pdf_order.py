@@ -54,7 +54,7 @@ def _gutter(lines: Sequence[Line]) -> float | None:
         left = [line for line in lines if line.x1 <= middle]
         right = [line for line in lines if line.x0 >= middle]
         crossing = len(lines) - len(left) - len(right)
-        if crossing > 0.25 * len(lines) or not (_is_column(left) and _is_column(right)):
+        if crossing > 0.25 * len(lines) or not _are_columns(left, right):
             continue
         if min(max(line.y1 for line in left), max(line.y1 for line in right)) <= max(
             min(line.y0 for line in left), min(line.y0 for line in right)
@@ -66,18 +66,35 @@ def _gutter(lines: Sequence[Line]) -> float | None:
 
 
 def _candidates(lines: Sequence[Line], low: float, high: float) -> list[float]:
-    """Places where many lines begin: just to the left of them."""
-    counts = Counter(round(line.x0) for line in lines if line.x0 > low + 0.15 * (high - low))
-    return [place - 2.0 for place, count in counts.most_common(6) if count >= 3]
+    """Places where many lines begin, long ones above all: just to the left of them."""
+    widths: Counter[int] = Counter()
+    for line in lines:
+        if line.x0 > low + 0.15 * (high - low):
+            widths[round(line.x0)] += round(line.x1 - line.x0)
+    return [place - 2.0 for place, _ in widths.most_common(6)]
 
 
-def _is_column(lines: Sequence[Line]) -> bool:
-    """Whether at least a third of the lines are about as wide as all of them together: paragraphs, and not cells."""
-    if len(lines) < SIDES:
+def _are_columns(left: Sequence[Line], right: Sequence[Line]) -> bool:
+    """Whether these are columns and not the cells of a table.
+
+    Columns are written one after the other, and have full lines. Where the file goes back and forth between the sides,
+    as it does in a table, nearly all of the text must be in full lines.
+    """
+    if min(len(left), len(right)) < SIDES:
         return False
-    wide = sorted(line.x1 - line.x0 for line in lines)
+    sides = [side for _, side in sorted([(line.number, 0) for line in left] + [(line.number, 1) for line in right])]
+    changes = sum(a != b for a, b in pairwise(sides))
+    least = 0.85 if changes > 4 + min(len(left), len(right)) // 5 else 0.3
+    return min(_full(left), _full(right)) >= least
+
+
+def _full(lines: Sequence[Line]) -> float:
+    """How much of the text, by its width, is in lines about as wide as all of them together."""
     width = max(line.x1 for line in lines) - min(line.x0 for line in lines)
-    return wide[len(wide) * 2 // 3] >= 0.7 * width and width > 10 * lines[0].size
+    wide = [line.x1 - line.x0 for line in lines if line.x1 - line.x0 >= 0.7 * width]
+    if len(wide) < 5 or width < 10 * lines[0].size:
+        return 0.0
+    return sum(wide) / sum(line.x1 - line.x0 for line in lines)
 
 
 def _rows(lines: Sequence[Line]) -> list[Row]:

@@ -1,12 +1,14 @@
 """The lines of a page of a PDF, as pdfium finds them: words with their boxes, in the order of the file.
 
-Coordinates are points from the lower left corner of the page as it is shown: its crop box, turned as the page says.
+Boxes of lines are in points, in a frame that is turned so that most of the text is upright. `Frame.shown` makes
+of them those of the page as it is shown: from the lower left corner of its crop box, turned as the page says.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +18,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 from numpy.typing import NDArray
 
-GAP = 1.6  # heights of a line: a wider gap is between two columns, or the cells of a table
+GAP = 2.0  # heights of a line: a wider gap is between two columns, or the cells of a table
 HYPHENS = "\x02\ufffe\xad"  # how pdfium gives a hyphen at the end of a line
 LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "ft", "ﬆ": "st", "\xa0": " "})
 SPACES = frozenset(" \r\n\t\0\xa0\u2002\u2003\u2009\u200a\u200b\u3000")
@@ -29,6 +31,7 @@ class Line:
 
     - words: the text and the box of each
     - size: the height of its font; upright: whether it goes from left to right
+    - number: which line of the page it is, in the order of the file
     - right: where the lines of its column usually end
     - hyphen: whether it ends with a hyphen that pdfium takes for one of a split word
     """
@@ -37,6 +40,7 @@ class Line:
     size: float = 0.0
     upright: bool = True
     hyphen: bool = False
+    number: int = 0
     right: float = 0.0
     x0: float = math.inf
     y0: float = math.inf
@@ -54,29 +58,39 @@ class Line:
         return " ".join(word for word, _ in self.words)
 
 
-def page_lines(page: pdfium.PdfPage) -> list[Line]:
-    """All lines of a page."""
+def page_lines(page: pdfium.PdfPage) -> tuple[list[Line], Frame]:
+    """All lines of a page, and the frame of their boxes."""
     text_page = page.get_textpage()
     try:
         characters = _characters(text_page)
+        frame = Frame(page, _direction(text_page.raw, characters))
         if not characters.strip("\0\r\n "):
-            return []
-        return _gather(text_page.raw, characters, _Shown(page))
+            return [], frame
+        return _gather(text_page.raw, characters, frame), frame
     finally:
         text_page.close()
 
 
-def _gather(handle: Any, characters: str, shown: _Shown) -> list[Line]:
+def _direction(handle: Any, characters: str) -> int:
+    """How many quarters most of the text is turned, counter-clockwise: a sample of the characters tells."""
+    places = [i for i, character in enumerate(characters) if character not in SPACES]
+    sample = places[:: max(1, len(places) // 20)]
+    quarters = Counter(round(raw.FPDFText_GetCharAngle(handle, i) / (math.pi / 2)) % 4 for i in sample)
+    return quarters.most_common(1)[0][0] if quarters else 0
+
+
+def _gather(handle: Any, characters: str, frame: Frame) -> list[Line]:
     """The words of a page, put into lines."""
     lines: list[Line] = []
     line: Line | None = None
-    boxes = shown.turned(_boxes(handle, characters))
-    for first, past, ended, box in _words(handle, characters, boxes):
+    boxes = turned(_boxes(handle, characters), frame.quarters)
+    for first, past, ended, box in _words(handle, characters, boxes, frame.quarters):
         text = _clean(characters[first:past])
         if not text:
             continue
         if line is None or ended or not _same_line(line, box):
-            line = _new_line(handle, first, box, shown.rotation)
+            line = _new_line(handle, first, box, frame.quarters)
+            line.number = len(lines)
             lines.append(line)
         line.words.append((text, box))
         line.include(box)
@@ -100,14 +114,16 @@ def _boxes(handle: Any, characters: str) -> NDArray[np.float64]:
     return np.array(found, np.float64).reshape(-1, 4)
 
 
-def _words(handle: Any, characters: str, boxes: NDArray[np.float64]) -> Iterator[tuple[int, int, bool, Rectangle]]:
+def _words(
+    handle: Any, characters: str, boxes: NDArray[np.float64], quarters: int
+) -> Iterator[tuple[int, int, bool, Rectangle]]:
     """Each word: its characters [first, past), whether a line ended before it, its box.
 
     A word ends at white space, after a hyphen at a line end, and where the next character is somewhere else.
     """
     inside = ~np.isnan(boxes[:, 0])
     begins = inside.copy()
-    begins[1:] &= ~inside[:-1] | _jumps(handle, boxes, inside)
+    begins[1:] &= ~inside[:-1] | _jumps(handle, boxes, inside, quarters)
     begins[1:] |= inside[1:] & np.array([character in HYPHENS for character in characters[:-1]], bool)
     firsts = np.flatnonzero(begins)
     if not len(firsts):
@@ -123,7 +139,7 @@ def _words(handle: Any, characters: str, boxes: NDArray[np.float64]) -> Iterator
         before = past
 
 
-def _jumps(handle: Any, boxes: NDArray[np.float64], inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _jumps(handle: Any, boxes: NDArray[np.float64], inside: NDArray[np.bool_], quarters: int) -> NDArray[np.bool_]:
     """Whether each character but the first, (N - 1,), is not beside the one before it."""
     a, b = boxes[:-1], boxes[1:]
     with np.errstate(invalid="ignore"):
@@ -133,21 +149,22 @@ def _jumps(handle: Any, boxes: NDArray[np.float64], inside: NDArray[np.bool_]) -
         jumps = (overlap < -0.3 * high) | (gap > 2 * high) | (gap < -3 * high)
     jumps &= inside[:-1] & inside[1:]
     for i in np.flatnonzero(jumps).tolist():  # not where text goes upwards
-        if _is_turned(handle, i, 0) and _is_turned(handle, i + 1, 0):
+        if _is_turned(handle, i, quarters) and _is_turned(handle, i + 1, quarters):
             jumps[i] = min(a[i, 2], b[i, 2]) <= max(a[i, 0], b[i, 0])
     return jumps
 
 
-def _is_turned(handle: Any, i: int, rotation: int) -> bool:
-    return abs(math.sin(raw.FPDFText_GetCharAngle(handle, i) + math.radians(rotation))) > 0.5
+def _is_turned(handle: Any, i: int, quarters: int) -> bool:
+    """Whether a character does not stand as most of the page do."""
+    return math.cos(raw.FPDFText_GetCharAngle(handle, i) - quarters * math.pi / 2) < 0.5
 
 
-def _new_line(handle: Any, first: int, box: Rectangle, rotation: int) -> Line:
+def _new_line(handle: Any, first: int, box: Rectangle, quarters: int) -> Line:
     loose = raw.FS_RECTF()
     raw.FPDFText_GetLooseCharBox(handle, first, ctypes.byref(loose))
-    line = Line(upright=not _is_turned(handle, first, rotation))
+    line = Line(upright=not _is_turned(handle, first, quarters))
     wide, high = abs(loose.right - loose.left), abs(loose.top - loose.bottom)
-    font = high if line.upright == (rotation in (0, 180)) else wide
+    font = high if line.upright == (quarters % 2 == 0) else wide
     own = box[3] - box[1] if line.upright else box[2] - box[0]
     line.size = max(font if font < 5 * own + 20 else own, own, 0.1)
     return line
@@ -190,25 +207,28 @@ def _characters(text_page: pdfium.PdfTextPage) -> str:
     return "".join(chr(code) if code <= 0x10FFFF else "\ufffd" for code in codes)
 
 
-class _Shown:
-    """The part of a page that is shown, and how the page is turned."""
+def turned(boxes: NDArray[np.float64], quarters: int) -> NDArray[np.float64]:
+    """Boxes (N, 4) after so many quarters of a turn, clockwise around the origin."""
+    for _ in range(quarters % 4):
+        left, bottom, right, top = boxes.T
+        boxes = np.stack([bottom, -right, top, -left], axis=1)
+    return boxes
 
-    def __init__(self, page: pdfium.PdfPage) -> None:
+
+class Frame:
+    """The frame of the boxes of a page: `quarters` clockwise from that of the PDF."""
+
+    def __init__(self, page: pdfium.PdfPage, quarters: int) -> None:
         media = page.get_mediabox() or page.get_bbox()
         crop = page.get_cropbox() or media
-        self.x, self.y = max(media[0], crop[0]), max(media[1], crop[1])
-        self.width, self.height = min(media[2], crop[2]) - self.x, min(media[3], crop[3]) - self.y
-        if self.width <= 0 or self.height <= 0:
-            self.x, self.y, self.width, self.height = media[0], media[1], media[2] - media[0], media[3] - media[1]
-        self.rotation = page.get_rotation()
+        corner = [max(media[0], crop[0]), max(media[1], crop[1]), min(media[2], crop[2]), min(media[3], crop[3])]
+        if corner[2] <= corner[0] or corner[3] <= corner[1]:
+            corner = list(media)
+        self.quarters = quarters
+        self.rotation = page.get_rotation() // 90
+        self.corner = turned(np.array([corner], np.float64), self.rotation)[0]
 
-    def turned(self, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Boxes (N, 4) of the page as they are shown."""
-        left, bottom, right, top = (boxes - [self.x, self.y, self.x, self.y]).T
-        if self.rotation == 90:
-            left, bottom, right, top = bottom, self.width - right, top, self.width - left
-        elif self.rotation == 180:
-            left, bottom, right, top = self.width - right, self.height - top, self.width - left, self.height - bottom
-        elif self.rotation == 270:
-            left, bottom, right, top = self.height - top, left, self.height - bottom, right
-        return np.stack([left, bottom, right, top], axis=1)
+    def shown(self, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Boxes (N, 4) on the page as it is shown."""
+        corner = np.tile(self.corner[:2], 2)
+        return np.asarray(turned(boxes, self.rotation - self.quarters) - corner, np.float64)

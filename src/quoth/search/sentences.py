@@ -2,8 +2,8 @@ r"""Sentences of a text whose line ends are real ones.
 
 A sentence ends at a line end, or after . ! ? … (with quotes and brackets that close there) before white space. A full
 stop does not end one after an abbreviation ("e.g.", "Dr.", "No. 5"), an initial ("J. Smith"), letters with stops
-("U.S."), the number of a list item ("1. First"). Those that may also end a sentence ("etc.", "U.S.") do so before a word that
-often begins one ("The"). A stop inside a word (3.5, setup.py, an address, a version) is followed by no white space.
+("U.S."), the number of a list item ("1. First"). Those that may also end a sentence ("etc.", "U.S.") do so before a
+word that often begins one ("The"). A stop inside a word (3.5, setup.py, an address, a version) has no space after it.
 """
 
 from __future__ import annotations
