@@ -82,6 +82,7 @@ def span_model(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cli(capsys, monkeypatch):
     """The command line inside this process, which spares the seconds of importing torch; on the CPU."""
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("quoth.cli.common.PAUSE", float("inf"))  # no lines of progress on a slow machine
     if TORCH:
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 

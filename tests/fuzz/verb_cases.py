@@ -80,17 +80,31 @@ def _argument(draw: Draw, usual: str) -> str:
 
 DEVICE = {"device": ("cpu", "cuda", "x", ""), "json": None}
 READER = {**DEVICE, "precision": ("fp32", "bf16", "x"), "min_score": ("0", "0.5", *NUMBERS)}
+QUESTIONS = b"Who built the mill?\n:all\n# no\nWhen?\n:top x\n:min-score 0\nWhy?\n"
 WHOLE = ("whole", "hf", "delta", "ensemble", "exported", "sharded", "bin")
 
 
 @st.composite
 def ask(draw: Draw) -> Case:
     text = draw(st.sampled_from([CONTEXT, CONTEXT * 20, "", *TEXTS])).encode("utf-8", "surrogatepass")
-    files = {"a.txt": text, **draw(model_files(*WHOLE))}
+    lines = draw(st.sampled_from([QUESTIONS, b"", b"# none\n", b"\xff\nWho?\n", b"\x1b[31mWho?\r\0\n" * 3]))
+    files = {"a.txt": text, "q.txt": lines, **draw(model_files(*WHOLE))}
     asked = draw(st.sampled_from(["Who built the mill?", "When?", "", "\udc80", "x" * 3000, "\x1b[31mWho?"]))
-    more = draw(options(top=("1", "3", "1000", *NUMBERS), read=("0", "1", *NUMBERS), **READER))
+    given = draw(st.sampled_from([[asked]] * 3 + [["-q", _argument(draw, "q.txt")], ["-i"]]))
+    more = draw(
+        options(
+            top=("1", "3", "1000", *NUMBERS),
+            read=("0", "1", *NUMBERS),
+            all=None,
+            sentences=None,
+            no_index=None,
+            index=(OUT, "a.txt", "no/such", ""),
+            **READER,
+        )
+    )
     model = ["-m", _argument(draw, "m")] if draw(st.integers(0, 5)) < 5 else []
-    return Case(files, (_command(draw, "ask"), asked, _argument(draw, "a.txt"), *model, *more), text)
+    stdin = lines if given == ["-i"] else text
+    return Case(files, (_command(draw, "ask"), *given, _argument(draw, "a.txt"), *model, *more), stdin)
 
 
 @st.composite

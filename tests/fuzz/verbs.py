@@ -61,7 +61,9 @@ def run_verb(folder: Path, case: Case) -> None:
         raise WrongError("a result and an error", f"{shown[:200]!r}, {told[-300:]!r}")
     asked = case.arguments[0] in VERBS and "--help" not in case.arguments
     if code == 0 and asked and "--json" in case.arguments and shown.strip():
-        json.loads(shown)
+        many = case.arguments[0] == "ask" and {"-q", "-i"} & set(case.arguments)  # one object a line
+        for one in shown.splitlines() if many else [shown]:
+            json.loads(one)
 
 
 def call(case: Case) -> tuple[int, str, str]:

@@ -36,6 +36,7 @@ Float64s = NDArray[np.float64]
 OF_LOGITS = ("margin", "log_probability", "start_entropy", "end_entropy", "gap")
 OF_TEXTS = ("question_mark", "question_length", "passage_length", "answer_length", "overlap", "near", "echo")
 NAMES = OF_LOGITS + OF_TEXTS
+COMPARED = 20  # spans of a window that the gap is computed from: as many as a calibration is fitted with
 NEAR = 150  # characters on both sides of a span
 SHORT = 3  # letters of a word that says little
 MARKS = ("?", "\uff1f", "\u061f", "\u037e")  # Latin, wide, Arabic, Greek
@@ -123,15 +124,17 @@ def _entropy(passage: NDArray[np.float32]) -> tuple[Float64s, Float64s]:
 def _gap(spans: Spans) -> Float64s:
     """(W, n): the score of a span less that of the best one that does not overlap it.
 
-    If all n overlap it, the last of them takes its place: the gap is at least as wide.
+    It is compared with the `COMPARED` best alone, so that it does not depend on n above that. If all of them overlap
+    it, the last takes its place: the gap is at least as wide.
     """
     start, end, score = spans.start, spans.end, spans.score.astype(np.float64)
     good = np.isfinite(score)
-    last = np.where(good, score, np.inf).min(axis=1, initial=np.inf)
+    best = np.where(good, score, -np.inf)[:, :COMPARED]
+    last = np.where(np.isfinite(best), best, np.inf).min(axis=1, initial=np.inf)
     found = np.full(score.shape, np.nan)
     for k in range(score.shape[1]):
-        apart = good & ((start >= end[:, k, None]) | (end <= start[:, k, None]))
-        second = np.where(apart, score, -np.inf).max(axis=1)
+        apart = (start[:, :COMPARED] >= end[:, k, None]) | (end[:, :COMPARED] <= start[:, k, None])
+        second = np.where(apart, best, -np.inf).max(axis=1)
         second = np.where(np.isneginf(second), last, second)
         found[good[:, k], k] = (score[:, k] - second)[good[:, k]]
     return found

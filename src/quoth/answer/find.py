@@ -76,6 +76,7 @@ def find_answers(
     documents: Collection | Sequence[str],
     *,
     top: int = 1,
+    every: bool = False,
     min_score: float | None = None,
     threshold: float | None = None,
     read: int = READ,
@@ -89,6 +90,7 @@ def find_answers(
     fitted on passages, so each window counts as one. The smallest null score of all windows, which is the rule for
     those of one passage, falls the more is read (docs/answer.md has the measurement).
 
+    - every: only answers that would be given if they were the best; else those after the first have any probability
     - min_score: abstain if the probability of the best answer is below. Left out, abstain if "no answer" is more
       probable than that the answer is right; without a calibration, by the threshold of the model folder, else 0
     - threshold: rank by the margin alone, whatever calibration there is, and abstain if "no answer" is ahead by more
@@ -116,17 +118,19 @@ def find_answers(
     def rank(seen: Sequence[Seen]) -> Ranking:
         return rank_by_confidence(confidence, seen) if confidence else rank_by_margin(reader.abstention, seen)
 
-    if confidence and top == 1 and count > FIRST:
+    if confidence and top == 1 and not every and count > FIRST:
         ranking, count = _until_sure(to_read, look, rank, max(SURE, min_score or 0.0))
     else:
         ranking = rank(look(to_read))
-    behind, right, no_answer = _first(ranking)
+    behind, no_answer = _first(ranking)
     limit = reader.abstention.threshold if threshold is None else threshold
-    abstains = no_answer > right if confidence else behind > limit
+    given = ranking.no_answer <= ranking.right if confidence else ranking.behind <= limit
     if min_score is not None:
-        abstains = right < min_score
-    hits = _hits(ranking, texts, top)
-    hits, rejected = ([], next(iter(hits), None)) if abstains else (hits, None)
+        given = ranking.right >= min_score
+    if given[:1].any():
+        hits, rejected = _hits(ranking.take(given) if every else ranking, texts, top), None
+    else:
+        hits, rejected = [], next(iter(_hits(ranking, texts, 1)), None)
     used = None if confidence or min_score is not None else limit
     return SearchResult(hits, rejected, behind, used, min_score, no_answer, count, collection.passages)
 
@@ -192,11 +196,9 @@ def check_min_score(min_score: float | None, threshold: float | None = None) -> 
         raise QuothError("give the least score of an answer or a threshold on null − best, not both")
 
 
-def _first(ranking: Ranking) -> tuple[float, float, float]:
-    """Of the best span null - score, the probability that it is right, and that there is no answer."""
-    if not len(ranking):
-        return math.inf, 0.0, 1.0
-    return float(ranking.behind[0]), float(ranking.right[0]), float(ranking.no_answer[0])
+def _first(ranking: Ranking) -> tuple[float, float]:
+    """Of the best span null - score, and the probability that there is no answer."""
+    return (float(ranking.behind[0]), float(ranking.no_answer[0])) if len(ranking) else (math.inf, 1.0)
 
 
 def _hits(ranking: Ranking, documents: Sequence[str], top: int) -> list[Hit]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,10 @@ class Ranking:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    def take(self, which: NDArray[np.bool_]) -> Ranking:
+        """Some of them, in the same order. which: (C,)"""
+        return Ranking(*(getattr(self, one.name)[which] for one in fields(self)))
 
     def apart(self, top: int) -> list[int]:
         """The best `top` that do not overlap a better one of the same text: "in 1969" adds nothing to "1969"."""

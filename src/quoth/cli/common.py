@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -54,6 +55,9 @@ Overrides = Annotated[
 ]
 RunFolder = Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+PAUSE = 5.0  # seconds between two lines of progress where stderr is no terminal
 
 
 def output(facts: Any, as_json: bool, show: Callable[[], None]) -> None:
@@ -129,9 +133,26 @@ def check_rule(rule: str) -> Rule:
 
 @contextmanager
 def progress(what: str) -> Iterator[Tell]:
-    """A bar on stderr, for people: nothing is drawn where stderr is not a terminal."""
+    """Progress on stderr: a bar at a terminal, elsewhere a line every `PAUSE` seconds."""
     screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield _lines(what)
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with Progress(*columns, console=screen, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _lines(what: str) -> Tell:
+    begun = last = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > PAUSE:
+            last = now
+            left = f", about {(now - begun) * (total - done) / done:,.0f} s left" if done else ""
+            say(f"quoth: {what}, {100 * done / max(1, total):.0f} %{left}")
+
+    return tell

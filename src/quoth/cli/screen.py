@@ -33,9 +33,9 @@ def say(line: str, file: TextIO | None = None) -> None:
     print(visible(one_line(line)), file=file or sys.stderr, flush=True)
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON object."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """Print one JSON object; on one line if `indent` is None."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     print(_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 

@@ -27,11 +27,16 @@ def read_source(path: str | Path) -> str:
         raise QuothError(f"{path}: broken gzip file ({error}); fetch or compress it again") from None
     except OSError as error:
         raise QuothError(f"{path}: cannot be read ({error.strerror})") from None
+    return decoded(data, str(path))
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Bytes as text: UTF-8, without a BOM, line ends kept."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise QuothError(f"{path}, line {line}: not UTF-8 ({error.reason}); save it as UTF-8") from None
+        raise QuothError(f"{name}, line {line}: not UTF-8 ({error.reason}); save it as UTF-8") from None
 
 
 def parse_json(text: str, where: str) -> Any:

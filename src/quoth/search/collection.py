@@ -92,7 +92,10 @@ def open_collection(
 
 
 class IndexCollection:
-    """The documents of an index. folder: "" or what comes before their names; reopen: builds the index again."""
+    """The documents of an index as it is now; files that another process adds are not seen until it is opened again.
+
+    folder: "" or what comes before their names; reopen: builds the index again
+    """
 
     def __init__(
         self, index: Index, folder: str = "", notes: Sequence[str] = (), reopen: Callable[[], Index] | None = None
@@ -123,17 +126,17 @@ class IndexCollection:
         return self._safely(lambda: self._best(question, count))
 
     def _best(self, question: str, count: int) -> list[FoundPassage]:
-        found = self._index.best(question, count)
-        ranked = sorted(found, key=lambda row: (-row[1], self._number.get(row[0] >> SHIFT, 0), row[0]))[:count]
-        if not ranked or (len(ranked) < count and self.passages <= count):
-            have = {number for number, _ in ranked}
-            first = self._index.first((entry.id for entry in self._entries), count)
-            ranked += [(number, 0.0) for number in first if number not in have]
-        places = [(number, score, *self._index.passage(number)) for number, score in ranked[:count]]
+        with self._index.reading():
+            found = [row for row in self._index.best(question, count) if row[0] >> SHIFT in self._number]
+            ranked = sorted(found, key=lambda row: (-row[1], self._number[row[0] >> SHIFT], row[0]))[:count]
+            if not ranked or (len(ranked) < count and self.passages <= count):
+                have = {number for number, _ in ranked}
+                first = self._index.first((entry.id for entry in self._entries), count)
+                ranked += [(number, 0.0) for number in first if number not in have]
+            places = [(number, score, *self._index.passage(number)) for number, score in ranked[:count]]
         return [
             FoundPassage(self._number[number >> SHIFT], begin, past, score, heading)
             for number, score, begin, past, heading in places
-            if number >> SHIFT in self._number  # else it was added since this collection was opened
         ]
 
     def _safely(self, look: Callable[[], Given]) -> Given:

@@ -31,7 +31,7 @@ KIND = 0x51494458  # "QIDX", SQLite's application id of our files
 VERSION = 1  # of the tables, of how passages are cut and of which words are looked at
 WAIT = 60.0  # seconds for another process that writes at this moment
 SHIFT = 24  # bits of the number of a passage that count within its file
-HEADING = 0.6  # weight of a word in a heading or title; in the text it is 1
+HEADING = 1.0  # weight of a word in a heading, title or file name, as of one in the text: benchmarks/results/index.md
 
 UNWRITABLE = (
     sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
@@ -121,6 +121,16 @@ class Index:
                 if self._base.in_transaction:  # a full disk has ended it already
                     self._base.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read here is of one state, whatever another process writes; to be short, since it has to wait."""
+        with _told():
+            self._base.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._base.execute("ROLLBACK")
 
     def add(self, entry: FileEntry, document: Document | None, passages: Sequence[tuple[int, int]]) -> None:
         """A new file; document: None if it gave no text."""

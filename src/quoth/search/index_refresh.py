@@ -268,7 +268,7 @@ def _check_ours(place: Path) -> None:
     """That a file is not there, or empty, or begins as an index of Quoth does."""
     if place.is_dir():
         raise ForeignError(f"{place}: is a folder; name a file for the index")
-    with suppress(FileNotFoundError), place.open("rb") as file:
+    with suppress(FileNotFoundError, NotADirectoryError), place.open("rb") as file:
         start = file.read(100)
         if start and (start[:15] != b"SQLite format 3" or start[68:72] != KIND.to_bytes(4, "big")):
             raise ForeignError(f"{place}: is not an index of Quoth; choose another --index")
