@@ -124,8 +124,8 @@ def _entropy(passage: NDArray[np.float32]) -> tuple[Float64s, Float64s]:
 def _gap(spans: Spans) -> Float64s:
     """(W, n): the score of a span less that of the best one that does not overlap it.
 
-    It is compared with the `COMPARED` best alone, so that it does not depend on n above that. If all of them overlap it,
-    the last takes its place: the gap is at least as wide.
+    It is compared with the `COMPARED` best alone, so that it does not depend on n above that. If all of them overlap
+    it, the last takes its place: the gap is at least as wide.
     """
     start, end, score = spans.start, spans.end, spans.score.astype(np.float64)
     good = np.isfinite(score)

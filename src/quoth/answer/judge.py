@@ -60,8 +60,8 @@ def window_probabilities(
 ) -> tuple[Float64s, Float64s, Float64s]:
     """What spans are ranked by, in logarithms, (W, n), and log P(right) and log P(no answer), (W,), of the first ones.
 
-    It was fitted on the best spans of windows, and holds for these alone. A span after the first of its window is as much
-    less probable as the softmax of the window says: by exp(score - score of the first). -inf where there is no span.
+    It was fitted on the best spans of windows, and holds for these alone. A span after the first of its window is as
+    much less probable as the softmax of the window says: by exp(score - score of the first). -inf where there is no span.
     """
     good = found.good
     values = np.where(good[:, :1], found.values[:, 0], 0.0)
