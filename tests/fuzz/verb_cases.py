@@ -108,6 +108,14 @@ def ask(draw: Draw) -> Case:
 
 
 @st.composite
+def index(draw: Draw) -> Case:
+    text = draw(st.sampled_from([CONTEXT, "", *TEXTS])).encode("utf-8", "surrogatepass")
+    files = {"f/a.txt": text, "f/b/c.md": b"# Mill\n\n" + text, "a.txt": text}
+    more = draw(options(index=(OUT, "a.txt", "no/such", ""), rebuild=None, json=None))
+    return Case(files, (_command(draw, "index"), _argument(draw, "f"), *more), b"")
+
+
+@st.composite
 def answer(draw: Draw) -> Case:
     files = {**draw(data_files()), **draw(model_files(*WHOLE))}
     more = draw(
@@ -301,6 +309,7 @@ def _out(draw: Draw, name: str) -> str:
 
 CASES: dict[str, Any] = {
     "ask": ask(),
+    "index": index(),
     "answer": answer(),
     "score": score(),
     "evaluate": evaluate(),
