@@ -98,7 +98,7 @@ def ask(draw: Draw) -> Case:
             all=None,
             sentences=None,
             no_index=None,
-            index=(OUT, "a.txt", "no/such", ""),
+            index=(OUT, f"{OUT}/i", "a.txt", ""),
             **READER,
         )
     )
@@ -111,7 +111,7 @@ def ask(draw: Draw) -> Case:
 def index(draw: Draw) -> Case:
     text = draw(st.sampled_from([CONTEXT, "", *TEXTS])).encode("utf-8", "surrogatepass")
     files = {"f/a.txt": text, "f/b/c.md": b"# Mill\n\n" + text, "a.txt": text}
-    more = draw(options(index=(OUT, "a.txt", "no/such", ""), rebuild=None, json=None))
+    more = draw(options(index=(OUT, f"{OUT}/i", "a.txt", ""), rebuild=None, json=None))
     return Case(files, (_command(draw, "index"), _argument(draw, "f"), *more), b"")
 
 
