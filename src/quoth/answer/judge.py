@@ -61,13 +61,13 @@ def window_probabilities(
     """What spans are ranked by, in logarithms, (W, n), and log P(right) and log P(no answer), (W,), of the first ones.
 
     It was fitted on the best spans of windows, and holds for these alone. A span after the first of its window is as
-    much less probable as the softmax of the window says: by exp(score - score of the first). -inf where there is no span.
+    much less probable as the softmax of the window says: by exp(score - score of the first). -inf where there is none.
     """
     good = found.good
     values = np.where(good[:, :1], found.values[:, 0], 0.0)
     score = np.where(good, found.spans.score, 0.0).astype(np.float64)
     rank = _log(confidence.rank(values, retrieval, windows))
-    order = np.where(good, rank[:, None] + score - score[:, :1], -np.inf)
+    order = np.where(good, rank[:, None] + (score - score[:, :1]), -np.inf)
     p = _log(confidence.probabilities(values, retrieval, windows))
     return order, np.where(good[:, 0], p[:, RIGHT], -np.inf), np.where(good[:, 0], p[:, NO_ANSWER], 0.0)
 
