@@ -9,6 +9,8 @@ from answer.planted import planted_reader
 from quoth import QuothError
 from quoth.answer import find as search
 from quoth.answer.abstention import Abstention
+from quoth.answer.confidence import Confidence, Outcome
+from quoth.search import open_collection
 
 FILLER = "The harbour was quiet, and nobody spoke of the weather. "
 
@@ -161,3 +163,59 @@ def test_the_windows_that_are_read_do_not_depend_on_the_script(minilm, text):
     found = reader.find("What?", [text], read=20)
     assert found.read == 20 < found.passages
     assert 20 <= sum(windows) <= 40
+
+
+class TestUntilSure:
+    """The word is in the first of 60 passages, by their words; a calibration says how sure its span is."""
+
+    TEXT = long_text(70_000, "heron", 30_000)
+    QUESTION = "Which bird did they keep there?"
+
+    def reader(self, minilm, sure):
+        """P(right) is about `sure` for a margin of 8, whatever else is read."""
+        right, none = Outcome((0.0,), math.log(sure / (1 - sure))), Outcome((0.0,), -30.0)
+        return planted_reader(minilm, "heron", confidence=Confidence(1, ("margin",), (0.0,), (1.0,), right, none))
+
+    def test_a_sure_answer_ends_the_reading(self, minilm):
+        found = self.reader(minilm, 0.9).find(self.QUESTION, [self.TEXT])
+        assert (found.read, found.hits[0].answer.start) == (search.FIRST, self.TEXT.index("heron"))
+        assert found.hits[0].probability == pytest.approx(0.9)
+        assert self.reader(minilm, 0.9).find(self.QUESTION, [self.TEXT], read=15).read == 15
+
+    def test_an_unsure_one_does_not(self, minilm):
+        found = self.reader(minilm, 0.3).find(self.QUESTION, [self.TEXT], read=45)
+        assert (found.read, found.hits[0].answer.start) == (45, self.TEXT.index("heron"))
+        assert self.reader(minilm, 0.9).find(self.QUESTION, [self.TEXT], read=45, min_score=0.95).read == 45
+
+    def test_an_answer_that_was_not_the_best_before_does_not(self, minilm, monkeypatch):
+        """The best of each round is another one until the fourth."""
+        real, rounds = search.rank_by_confidence, []
+
+        def moving(*arguments):
+            rounds.append(arguments)
+            ranking = real(*arguments)
+            ranking.start[0] += min(len(rounds), 4)
+            return ranking
+
+        monkeypatch.setattr(search, "rank_by_confidence", moving)
+        assert self.reader(minilm, 0.9).find(self.QUESTION, [self.TEXT]).read == 5 * search.ROUND
+
+    def test_several_answers_are_those_of_all(self, minilm):
+        assert self.reader(minilm, 0.9).find(self.QUESTION, [self.TEXT], top=2, read=45).read == 45
+        assert self.reader(minilm, 0.9).find(self.QUESTION, [self.TEXT], threshold=0.0, read=45).read == 45
+
+
+def test_a_collection_gives_the_same_places(minilm, tmp_path):
+    """Whatever is read, by an index or in memory, the answer stands where it stands in the document."""
+    (tmp_path / "a.txt").write_text(FILLER)
+    (tmp_path / "b.txt").write_text(long_text(60_000, "heron", 41_000))
+    for read in (0, 3, 100):
+        for use_index in (True, False):
+            collection = open_collection([str(tmp_path)], use_index=use_index)
+            found = planted_reader(minilm, "heron").find("Which bird was kept there?", collection, read=read)
+            document = collection.document(found.hits[0].document)
+            answer = found.hits[0].answer
+            assert document.name == str(tmp_path / "b.txt")
+            assert document.text[answer.start : answer.end] == answer.text == "heron"
+            assert found.passages == collection.passages
+            assert 0 < found.read <= (min(read, collection.passages) or collection.passages)

@@ -285,6 +285,7 @@ class TestTerminal:
         at.wait_for("quoth> ")
         at.send("Which bird did they keep?\n")
         at.wait_for("heron")
+        at.wait_for("quoth> ")
         at.send("\x04")
         assert at.end() == 0, at.shown
 

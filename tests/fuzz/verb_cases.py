@@ -98,13 +98,21 @@ def ask(draw: Draw) -> Case:
             all=None,
             sentences=None,
             no_index=None,
-            index=(OUT, "a.txt", "no/such", ""),
+            index=(OUT, f"{OUT}/i", "a.txt", ""),
             **READER,
         )
     )
     model = ["-m", _argument(draw, "m")] if draw(st.integers(0, 5)) < 5 else []
     stdin = lines if given == ["-i"] else text
     return Case(files, (_command(draw, "ask"), *given, _argument(draw, "a.txt"), *model, *more), stdin)
+
+
+@st.composite
+def index(draw: Draw) -> Case:
+    text = draw(st.sampled_from([CONTEXT, "", *TEXTS])).encode("utf-8", "surrogatepass")
+    files = {"f/a.txt": text, "f/b/c.md": b"# Mill\n\n" + text, "a.txt": text}
+    more = draw(options(index=(OUT, f"{OUT}/i", "a.txt", ""), rebuild=None, json=None))
+    return Case(files, (_command(draw, "index"), _argument(draw, "f"), *more), b"")
 
 
 @st.composite
@@ -301,6 +309,7 @@ def _out(draw: Draw, name: str) -> str:
 
 CASES: dict[str, Any] = {
     "ask": ask(),
+    "index": index(),
     "answer": answer(),
     "score": score(),
     "evaluate": evaluate(),

@@ -87,4 +87,5 @@ def call(case: Case) -> tuple[int, str, str]:
 
 
 STORED = dict.fromkeys(("evaluate", "calibrate"), ("m/quoth.json", "m/.quoth.json"))  # kept in the model
+STORED |= dict.fromkeys(("ask", "index"), tuple(f"{OUT}{end}" for end in (".lock", "-wal", "-shm", "-journal")))
 TARGETS = tuple(Target(verb, "verb", CASES[verb], run_verb, (OUT, *STORED.get(verb, ())), seconds=60) for verb in VERBS)

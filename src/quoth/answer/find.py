@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 READ = 100  # passages that are read of longer texts: docs/answer.md has the measurement
 FIRST = 20  # passages that are read in any case: a text of no more is read as a whole
 ROUND = 10  # passages between two looks at the best answer
-SURE = 0.7  # probability of being right from which on more passages are not worth their time
+SURE = 0.5  # from here on it is more probably right than not; benchmarks/results/index.md has what reading on gains
 HELD = 20_000_000  # characters of documents that are kept in memory at once
 BLOCK = 400_000  # characters that are tokenised at a time …
 OVERLAP = 3000  # … and read again in the next block: more than a window holds, so that no answer lacks its context

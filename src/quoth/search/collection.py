@@ -62,6 +62,8 @@ def open_collection(
 
     It is an error if nothing gives a text, or if a path does not exist.
     """
+    if not paths:
+        raise QuothError("name the texts to answer from: a file, a folder, or - for standard input")
     for path in paths:
         if path != "-" and not Path(path).exists():
             raise QuothError(f"{path}: no such file or folder")
@@ -77,12 +79,11 @@ def open_collection(
         except UnwritableError as error:
             notes.append(f"{error}; {folder} was read without an index")
             left.append(folder)
-    known = {os.path.realpath(name) for part in parts for name in part.names}
-    files = [name for name in find_files(left) if os.path.realpath(name) not in known] if left else []
-    if files:
-        parts.append(_in_memory(files, left))
-    for part in parts:
-        part.notes = [*notes, *part.notes] if part is parts[0] else part.notes
+    if left:
+        known = {os.path.realpath(name) for part in parts for name in part.names()}
+        files = [name for name in find_files(left) if os.path.realpath(name) not in known]
+        parts += [_in_memory(files, left)] if files else []
+    parts[0].notes = [*notes, *parts[0].notes]
     found: Collection = parts[0] if len(parts) == 1 else Joined(parts)
     if not len(found):
         told = found.notes
@@ -109,12 +110,16 @@ class IndexCollection:
         self._index = index
         self._entries = [entry for entry in entries if entry.passages]
         self._number = {entry.id: number for number, entry in enumerate(self._entries)}
-        self.names = [self._name(entry.path) for entry in entries]
+        self._paths = [entry.path for entry in entries]
         self.notes: Sequence[str] = [*notes, *(self._note(entry, note) for entry in entries for note in entry.notes)]
         self.passages = sum(entry.passages for entry in self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def names(self) -> list[str]:
+        """Of all files, of those that gave no text too."""
+        return [self._name(path) for path in self._paths]
 
     def document(self, number: int) -> Document:
         """One of them."""

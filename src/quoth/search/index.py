@@ -104,7 +104,16 @@ class Index:
             columns = "path, size, mtime, hash, format, notes, passages, id"
             rows = self._base.execute(f"SELECT {columns} FROM file ORDER BY id")
             found = [
-                FileEntry(os.fsdecode(path), size, mtime, kept, form, tuple(json.loads(notes)), passages, number)
+                FileEntry(
+                    os.fsdecode(path),
+                    size,
+                    mtime,
+                    kept,
+                    form,
+                    tuple(json.loads(notes)) if notes != "[]" else (),
+                    passages,
+                    number,
+                )
                 for path, size, mtime, kept, form, notes, passages, number in rows
             ]
         return sorted(found, key=lambda entry: entry.path.split("/")) if self.path else found
