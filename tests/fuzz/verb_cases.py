@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import strategies as st
 
 from fuzz.case import Case
 from fuzz.data_formats import ANSWERS, PREDICTIONS, PROBABILITIES
-from fuzz.hostile import TEXTS, Draw, changed, json_file, json_lines, toml
+from fuzz.hostile import TEXTS, Draw, changed, damage, json_file, json_lines, toml
 from fuzz.material import CONTEXT, model_folders, squad
 from fuzz.run_formats import LOG, METRICS, PRUNED, STAGE
+from quoth.search import open_index
 
 OUT = "out"  # the only place that a verb may write to
 SQUAD = json.dumps(squad()).encode()
@@ -113,6 +117,28 @@ def index(draw: Draw) -> Case:
     files = {"f/a.txt": text, "f/b/c.md": b"# Mill\n\n" + text, "a.txt": text}
     more = draw(options(index=(OUT, f"{OUT}/i", "a.txt", ""), rebuild=None, json=None))
     return Case(files, (_command(draw, "index"), _argument(draw, "f"), *more), b"")
+
+
+@cache
+def _stored_index() -> bytes:
+    """The file of an index, of another folder."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "a.txt").write_text(CONTEXT)
+        opened, _ = open_index(folder, Path(folder, "i"))
+        opened.close()
+        return Path(folder, "i").read_bytes()
+
+
+@st.composite
+def index(draw: Draw) -> Case:
+    """A folder of texts, and sometimes an index that is damaged, of another folder, or none."""
+    texts = draw(st.lists(st.sampled_from([CONTEXT, "", *TEXTS]), min_size=1, max_size=3))
+    files = {f"f/{i}.txt": text.encode("utf-8", "surrogatepass") for i, text in enumerate(texts)}
+    files |= {f"{OUT}/i": damage(draw, _stored_index()), "i": CONTEXT.encode()}
+    more = draw(
+        options(index=(f"{OUT}/i", f"{OUT}/new", f"{OUT}/a/b", "i", "i/x", "f", ".", ""), rebuild=None, json=None)
+    )
+    return Case(files, (_command(draw, "index"), _argument(draw, "f"), *more))
 
 
 @st.composite
