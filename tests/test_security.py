@@ -190,3 +190,12 @@ class TestAbsurdNumbers:
             )
             with pytest.raises(QuothError, match="does not lie inside the folder of the ensemble"):
                 find_model(tmp_path)
+
+
+def test_a_reader_leaves_nothing_in_the_cache_folder(tmp_path):
+    """onnxruntime's telemetry would write an identifier of the device there."""
+    code = "from quoth import Reader; Reader.load()('Where?', 'It is here.')"
+    settings = {key: value for key, value in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+    place = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", code], env=settings | place, check=True, timeout=120)
+    assert not list(tmp_path.rglob("*"))

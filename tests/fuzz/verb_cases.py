@@ -111,14 +111,6 @@ def ask(draw: Draw) -> Case:
     return Case(files, (_command(draw, "ask"), *given, _argument(draw, "a.txt"), *model, *more), stdin)
 
 
-@st.composite
-def index(draw: Draw) -> Case:
-    text = draw(st.sampled_from([CONTEXT, "", *TEXTS])).encode("utf-8", "surrogatepass")
-    files = {"f/a.txt": text, "f/b/c.md": b"# Mill\n\n" + text, "a.txt": text}
-    more = draw(options(index=(OUT, f"{OUT}/i", "a.txt", ""), rebuild=None, json=None))
-    return Case(files, (_command(draw, "index"), _argument(draw, "f"), *more), b"")
-
-
 @cache
 def _stored_index() -> bytes:
     """The file of an index, of another folder."""

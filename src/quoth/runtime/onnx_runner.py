@@ -165,6 +165,7 @@ def _places(packed: Packed[np.ndarray], windows: np.ndarray) -> np.ndarray:
 
 def open_session(path: Path, threads: int) -> Any:
     """A session of onnxruntime on the CPU."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it writes a device id to the user's cache folder else
     try:
         import onnxruntime  # here, since it takes long to import
     except ImportError:
