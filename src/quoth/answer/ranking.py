@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -77,21 +77,25 @@ def rank_by_margin(abstention: Abstention, seen: Sequence[Seen]) -> Ranking:
 
 
 def rank_by_confidence(confidence: Confidence, seen: Sequence[Seen]) -> Ranking:
-    """The same order, with probabilities by a calibration.
+    """The spans that are most probably right first, by a calibration; the best ones of windows by their margins.
 
-    P(right) was fitted on the best spans of windows: others of a window have that of its best, times exp(−d), d being
-    what they are behind it. A span is held at or below the ones before it in the ranking.
+    P(right) was fitted on the best spans of windows. That of a window is held at or below those of windows whose best
+    span is further ahead; another span of a window has that of its best, times exp(−d), d being what it is behind it.
     """
-    behind, rights, nones = [], [], []
-    for one in seen:
-        ahead = margins(one.found)
-        right, none = window_probabilities(confidence, one.found)
-        best = np.where(np.isfinite(ahead[:, :1]), ahead[:, :1], 0.0)
-        behind.append(-ahead)
-        rights.append(np.exp(right[:, None] + np.minimum(ahead - best, 0.0)))
-        nones.append(np.broadcast_to(np.exp(none)[:, None], ahead.shape))
-    found = _ranking(seen, behind, rights, nones)
-    return replace(found, right=np.minimum.accumulate(found.right))
+    ahead = [margins(one.found) for one in seen]
+    both = [window_probabilities(confidence, one.found) for one in seen]
+    first = np.concatenate([of[:, 0] for of in ahead]) if seen else np.zeros(0)
+    held = np.concatenate([right for right, _ in both]) if seen else np.zeros(0)
+    order = np.argsort(-first, kind="stable")
+    held[order] = np.minimum.accumulate(held[order])
+    rights, nones, at = [], [], 0
+    for of, (right, none) in zip(ahead, both):
+        here = held[at : at + len(right)][:, None]
+        at += len(right)
+        best = np.where(np.isfinite(of[:, :1]), of[:, :1], 0.0)
+        rights.append(np.exp(here + np.minimum(of - best, 0.0)))
+        nones.append(np.broadcast_to(np.exp(none)[:, None], of.shape))
+    return _ranking(seen, [-of for of in ahead], rights, nones)
 
 
 def _ranking(
@@ -111,5 +115,5 @@ def _ranking(
         no_answer,
     ]
     flat = [np.concatenate([part[flags] for part, flags in zip(column, good)]) for column in columns]
-    order = np.argsort(flat[4], kind="stable")
+    order = np.lexsort((flat[4], -flat[5]))
     return Ranking(*(values[order] for values in flat))
