@@ -25,25 +25,29 @@ from benchmarks.race import markdown
 from quoth import Reader
 from quoth.answer import best_threshold
 from quoth.answer.confidence import RIGHT
-from quoth.answer.features import NAMES
+from quoth.answer.features import NAMES, OF_LOGITS, factors
 from quoth.data import read
-from quoth.score.calibrate import FEATURES, Sample, cross_fit, fit_confidence, quality, reliability, sample
+from quoth.score.calibrate import FEATURES, PRODUCTS, Sample, cross_fit, fit_confidence, quality, reliability, sample
 
+MAIN = ("margin", "log_probability", "question_mark", "overlap")
 VARIANTS = {
     "margin": ("margin",),
     "margin, question mark": ("margin", "question_mark"),
-    "all of the logits": FEATURES[:-1],
-    "**all of the logits, question mark**": FEATURES,
-    "the same, overlap": (*FEATURES, "overlap"),
-    "the same, near": (*FEATURES, "near"),
-    "the same, echo": (*FEATURES, "echo"),
+    "all of the logits": OF_LOGITS,
+    "all of the logits, question mark (until now)": (*OF_LOGITS, "question_mark"),
     "all": NAMES,
+    "margin, probability, question mark, overlap, and five products": (*MAIN, *PRODUCTS),
+    "**all, and five products**": FEATURES,
 }
 
 
 def columns(one: Sample, names: Sequence[str]) -> Sample:
-    """The same sample with these features alone."""
-    values = one.values[:, [one.features.index(name) for name in names]]
+    """The same sample with these features alone, which may be products of its own."""
+
+    def column(name: str) -> np.ndarray:
+        return np.prod([one.values[:, one.features.index(factor)] for factor in factors(name)], axis=0)
+
+    values = np.stack([column(name) for name in names], axis=1)
     return Sample(one.name, tuple(names), values, one.outcome, one.f1, one.has_answer, one.article)
 
 

@@ -75,7 +75,8 @@ class TestFeatures:
         drawn = np.random.default_rng(0)
         logits = SpanLogits(*drawn.normal(0, 3, (2, len(windows.ids))).astype(np.float32))
         contexts, questions = [q.context for q in asked], [q.question for q in asked]
-        found = find_candidates(windows, logits, questions, contexts, NAMES, n=4)
+        names = (*NAMES, "margin*overlap")
+        found = find_candidates(windows, logits, questions, contexts, names, n=4)
         assert len(windows) > 2
         for w in range(len(windows)):
             cls = windows.starts[w]
@@ -84,7 +85,8 @@ class TestFeatures:
             p, q = np.exp(s) / np.exp(s).sum(), np.exp(e) / np.exp(e).sum()
             text = contexts[windows.question[w]]
             for k in range(4):
-                value = dict(zip(NAMES, found.values[w, k]))
+                value = dict(zip(names, found.values[w, k]))
+                assert value["margin*overlap"] == value["margin"] * value["overlap"]
                 start, end = int(found.spans.start[w, k]), int(found.spans.end[w, k])
                 i = int(np.flatnonzero(windows.spans[first:past, 0] == start)[0])
                 j = int(np.flatnonzero(windows.spans[first:past, 1] == end)[-1])

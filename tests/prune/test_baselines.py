@@ -9,10 +9,11 @@ from quoth.errors import QuothError
 from quoth.model.loading import load
 from quoth.model.saving import save
 from quoth.prune import cut
-from quoth.prune.baselines import drop_layers, factorise, layers_for, layers_kept, magnitudes, uniform, untrained
+from quoth.prune.baselines import begin, drop_layers, factorise, layers_for, layers_kept, magnitudes, uniform, untrained
 from quoth.prune.cost import Flops, Parameters
 from quoth.prune.dimensions import sizes
 from quoth.prune.gates import Gates
+from quoth.prune.recipe import Start
 
 SHAPE = Shape(23, 16, 2, 12, 12, (LayerShape(2, 3, 4, 10), LayerShape(4, 2, 2, 8), LayerShape(2, 6, 6, 20)))
 
@@ -51,6 +52,21 @@ class TestLayers:
         shape = Shape(23, 16, 2, 5, 12, (LayerShape(2, 3, 4, 10),) * 3, tied=True)
         assert drop_layers(make_model(shape), 1).encoder.shape.total() == shape.total()
         assert layers_for(shape, Flops(16), 0.7 * Flops(16)(shape)) == 2
+
+
+@torch.no_grad()
+def test_another_activation_is_computed_with_and_saved(tmp_path):
+    model, packed = make_model(SHAPE).eval(), make_batch(SHAPE)
+    small = begin(model, Start(layers=2, activation="relu"))
+    save(small, tmp_path / "model")
+    assert model.encoder.style.activation == "gelu"
+    for one in (small, load(tmp_path / "model").eval()):
+        layer, mixed = one.encoder.layers[0], []
+        handle = layer.attention_norm.register_forward_hook(lambda m, x, y, seen=mixed: seen.append(y))
+        state = one.encoder(packed, range(2))[1]
+        handle.remove()
+        wanted = layer.ffn_norm(layer.down(layer.up(mixed[0]).relu()) + mixed[0])
+        assert torch.allclose(state, wanted, atol=1e-6)
 
 
 class TestUniform:

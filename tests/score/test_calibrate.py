@@ -54,7 +54,7 @@ class TestSoftmax:
 
     def test_a_weight_can_be_held_at_0(self):
         one, _ = drawn(500)
-        w, _ = fit_softmax(one.values / 5, one.outcome, np.ones(500), 0.01, without=(0, 1))
+        w, _ = fit_softmax(one.values / 5, one.outcome, np.ones(500), 0.01, without=[(0, 1)])
         assert w[0, 1] == 0 != w[1, 1]
 
     def test_separable_data_have_a_finite_fit(self):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quoth.answer.abstention import check_storable
-from quoth.answer.features import NAMES
+from quoth.answer.features import NAMES, factors
 from quoth.answer.logistic import softmax_probabilities
 from quoth.config import fill, shown
 from quoth.errors import QuothError
@@ -51,7 +51,7 @@ class Confidence:
     """The fitted model.
 
     - format: of this table
-    - features: names of `quoth.answer.features`; mean, scale: one for each
+    - features: names of `quoth.answer.features`, or products of two; mean, scale: one for each
     - right, no_answer: the exponents; that of "wrong" is 0
     - fitted: what it was fitted on and the scores there, for people
     """
@@ -106,7 +106,7 @@ def store_confidence(source: str | Path, confidence: Confidence) -> None:
 
 
 def _check(found: Confidence, where: str) -> None:
-    unknown = next((name for name in found.features if name not in NAMES), None)
+    unknown = next((name for name in found.features if not set(factors(name)) <= set(NAMES)), None)
     if unknown is not None:
         raise QuothError(f"{where}.features has {unknown!r}, which is none: {', '.join(NAMES)}")
     if not found.features or len(set(found.features)) < len(found.features):

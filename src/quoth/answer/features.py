@@ -15,6 +15,7 @@ window, and s_0, e_0 those of [CLS]:
     echo             the share of the span's words that stand in the question
 
 Words are those of `quoth.search.retrieve`, cut to six letters; for the last three without short ones ("the", "was").
+A name such as "margin*overlap" is the product of two.
 """
 
 from __future__ import annotations
@@ -63,6 +64,11 @@ class Candidates:
         return np.isfinite(self.spans.score)
 
 
+def factors(name: str) -> list[str]:
+    """The features that a name is the product of."""
+    return name.split("*")
+
+
 def find_candidates(
     windows: Windows,
     logits: SpanLogits,
@@ -75,8 +81,9 @@ def find_candidates(
 ) -> Candidates:
     """The n best spans of each window, of at most `longest` tokens, and their features.
 
-    questions, contexts: Q texts each; names: which features, of `NAMES`
+    questions, contexts: Q texts each; names: which features, of `NAMES`, or products of them
     """
+    wanted = {factor for name in names for factor in factors(name)}
     spans, skipped = window_spans(windows, logits, contexts, n, longest, log_softmax=False)
     reach = _reach(windows)
     columns = _of_logits(windows, logits, spans)
@@ -84,11 +91,12 @@ def find_candidates(
     columns["question_mark"] = _each([text.rstrip().endswith(MARKS) for text in asked], n)
     columns["passage_length"] = _each(np.log1p(reach[:, 1] - reach[:, 0]), n)
     columns["answer_length"] = np.log1p(spans.end - spans.start)
-    if "question_length" in names:
+    if "question_length" in wanted:
         columns["question_length"] = _each(np.log1p([len(WORD.findall(text)) for text in asked]), n)
-    if not {"overlap", "near", "echo"}.isdisjoint(names):
+    if not {"overlap", "near", "echo"}.isdisjoint(wanted):
         columns |= _shared_words(windows, spans, reach, questions, contexts)
-    values = np.stack([columns[name] for name in names], axis=2).astype(np.float64)
+    products = [np.prod([columns[factor] for factor in factors(name)], axis=0) for name in names]
+    values = np.stack(products, axis=2).astype(np.float64)
     values[~np.isfinite(spans.score)] = np.nan
     return Candidates(spans, values, reach, skipped)
 

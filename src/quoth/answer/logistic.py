@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,14 +28,14 @@ def fit_softmax(
     offset: Float64s | float = 0.0,
     *,
     bias: bool = True,
-    without: tuple[int, int] | None = None,
+    without: Sequence[tuple[int, int]] = (),
 ) -> tuple[Float64s, Float64s]:
     """The W, (K - 1, F), and b, (K - 1,), with the least Σ weight · log loss of softmax(0, x·W + b) + ridge/2 · |W|².
 
     - x: (N, F), standardised, so that the ridge treats all features alike; outcome: (N,) in 0 … 2, so K is 3
     - weight: (N,), is brought to the sum 1; ridge: above 0, so that there is one minimum
     - offset: (N, K - 1), added to the logits; bias: whether there is a b, which the ridge all but leaves alone
-    - without: the place in W of a weight that is held at 0
+    - without: the places in W of weights that are held at 0
     """
     rows = np.concatenate([x, np.ones((len(x), 1))], axis=1) if bias else x
     weight = weight / weight.sum()
@@ -42,8 +44,8 @@ def fit_softmax(
     penalty = np.full((2, width), ridge)
     if bias:
         penalty[:, -1] = 1e-6  # data that lack an outcome have no finite b without it
-    if without is not None:
-        penalty[without] = 1e9
+    for place in without:
+        penalty[place] = 1e9
     w = np.zeros((2, width))
     loss = _loss(offset + rows @ w.T, outcome, weight, w, penalty)
     for _ in range(STEPS):
@@ -60,8 +62,8 @@ def fit_softmax(
         else:
             break
         w, loss = tried, now
-    if without is not None:
-        w[without] = 0.0
+    for place in without:
+        w[place] = 0.0
     return (w[:, :-1], w[:, -1]) if bias else (w, np.zeros(2))
 
 

@@ -21,6 +21,7 @@ from quoth.model import Model
 from quoth.prune.cost import Cost
 from quoth.prune.cut import rebuild
 from quoth.prune.dimensions import axes, check, sizes, with_sizes
+from quoth.prune.recipe import Start
 
 Which = Literal["bottom", "even"]
 
@@ -32,6 +33,16 @@ def layers_kept(count: int, keep: int, which: Which = "bottom") -> list[int]:
     if which == "bottom":
         return list(range(keep))
     return [round(i * (count - 1) / max(1, keep - 1)) for i in range(keep)]
+
+
+def begin(model: Model, start: Start) -> Model:
+    """What is done before the first round."""
+    small = model if start.layers is None else drop_layers(model, start.layers, start.which)
+    small = small if start.embedding is None else factorise(small, start.embedding)
+    if not start.activation:
+        return small
+    style = replace(small.encoder.style, activation=start.activation)
+    return rebuild(small, small.encoder.shape, small.state_dict(), style)
 
 
 @torch.no_grad()

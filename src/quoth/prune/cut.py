@@ -14,6 +14,7 @@ from torch import Tensor
 
 from quoth.encoder import Encoder, Shape
 from quoth.encoder.axes import Alpha, Keep
+from quoth.encoder.style import Style
 from quoth.errors import QuothError
 from quoth.heads import build_head
 from quoth.model import Model
@@ -81,12 +82,12 @@ def _count(keep: Keep, lengths: Mapping[str, int]) -> dict[str, int]:
     return {name: int(kept.sum()) for name, kept in keep.items()}
 
 
-def rebuild(model: Model, shape: Shape, weights: Mapping[str, Tensor]) -> Model:
-    """A model like this one, of this shape, with copies of these weights."""
+def rebuild(model: Model, shape: Shape, weights: Mapping[str, Tensor], style: Style | None = None) -> Model:
+    """A model like this one, of this shape, with copies of these weights. style: by default its own."""
     head = model.head.to_json() if model.head is not None else None
     with torch.device("meta"):
         made = Model(
-            Encoder(shape, model.encoder.style),
+            Encoder(shape, style or model.encoder.style),
             build_head(head, shape.hidden, len(shape.layers)) if head else None,
             family=model.family.name,
             pooler=model.pooler is not None,

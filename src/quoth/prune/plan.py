@@ -78,7 +78,7 @@ def plan_rounds(recipe: PruneRecipe, shape: Shape, cost: Cost) -> list[Round]:
 def start_shape(recipe: PruneRecipe, shape: Shape) -> Shape | None:
     """The shape after what is done at the start, None if nothing is."""
     start = recipe.start
-    if start.layers is None and start.embedding is None:
+    if not start.changes:
         return None
     if start.layers is not None:
         kept = layers_kept(len(shape.layers), start.layers, start.which)

@@ -42,14 +42,22 @@ class Target:
 @dataclass(frozen=True)
 class Start:
     """What is done before the first round: keep so many layers (which: the "bottom" ones, or "even" ones from first to
-    last), factorise the embeddings to size `embedding`. The result is recovered, for `epochs` of its own if they are
-    given, and saved as a target, `start`.
+    last), factorise the embeddings to size `embedding`, exchange the activation. The result is recovered, for `epochs`
+    of its own if they are given, and saved as a target, `start`.
+
+    activation: "relu" costs nothing at all in int8 (`quoth.export.quantise`), where GELU takes a tenth of the time
     """
 
     layers: int | None = None
     which: Literal["bottom", "even"] = "bottom"
     embedding: int | None = None
+    activation: Literal["", "gelu", "gelu_tanh", "relu"] = ""
     epochs: float | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is done at all."""
+        return self.layers is not None or self.embedding is not None or bool(self.activation)
 
 
 @dataclass(frozen=True)
@@ -142,8 +150,7 @@ class PruneRecipe:
         """Refuse values that no run can be made of."""
         object.__setattr__(self, "teacher", tuple(filter(None, self.teacher)))  # "" is none
         t, g, s = self.target, self.gates, self.start
-        started = s.layers is not None or s.embedding is not None
-        check_value(bool(t.keep) or started, "target.keep", t.keep, "one part or several, such as 0.5")
+        check_value(bool(t.keep) or s.changes, "target.keep", t.keep, "one part or several, such as 0.5")
         for part in t.keep:
             check_value(0 < part < 1, "target.keep", part, "above 0, below 1")
         check_value(list(t.keep) == sorted(set(t.keep), reverse=True), "target.keep", t.keep, "from large to small")

@@ -33,7 +33,7 @@ from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.files import atomic_file, read_json, write_json, write_text
 from quoth.model import Model, load, save
-from quoth.prune.baselines import drop_layers, factorise
+from quoth.prune.baselines import begin
 from quoth.prune.hpo import need_optuna
 from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMetrics
 from quoth.prune.plan import Round, check_run, make_cost, plan_rounds
@@ -206,14 +206,13 @@ class _Run:
 
     def _cut(self, now: Round) -> None:
         """The first half of a round: from the model before it to a smaller one, not yet recovered."""
-        folder, bench, start = self._folder(now), self.bench, self.recipe.start
+        folder, bench = self._folder(now), self.bench
         model, view = self._before(now)
         model.to(bench.device.place).eval()
         model.windows = self.recipe.data.window_settings()
         metrics = CutMetrics(now.number, now.part, {"before": bench.loss(model)})
         if now.part is None:
-            small = model if start.layers is None else drop_layers(model, start.layers, start.which)
-            small = small if start.embedding is None else factorise(small, start.embedding)
+            small = begin(model, self.recipe.start)
         else:
             seed = seed_of(self.recipe.seed, now.number)
             small, view, metrics = shrink(bench, model, view, now.part * self.full, seed, folder, metrics)

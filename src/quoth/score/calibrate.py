@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quoth.answer import Reader, SpanLogits, area_under_risk_coverage, risk_coverage
 from quoth.answer.confidence import BOUND, FORMAT, NO_ANSWER, RIGHT, WRONG, Confidence, Outcome
-from quoth.answer.features import find_candidates
+from quoth.answer.features import NAMES, factors, find_candidates
 from quoth.answer.logistic import fit_softmax
 from quoth.answer.reader import Progress
 from quoth.data import Question
@@ -26,7 +26,11 @@ from quoth.windows import Windows
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
 
-FEATURES = ("margin", "log_probability", "start_entropy", "end_entropy", "gap", "question_mark")
+PRODUCTS = (  # what a margin says depends on the kind of question, and on whether the passage is about the same at all
+    *("margin*question_mark", "log_probability*question_mark", "margin*overlap", "log_probability*overlap"),
+    "question_mark*overlap",
+)
+FEATURES = (*NAMES, *PRODUCTS)
 RIDGE = 1e-3
 LEAST_SCALE = 0.1  # of a feature that hardly varies in the data: else the few that differ would decide its weight
 FOLDS = 10
@@ -104,8 +108,8 @@ def outcomes(questions: Sequence[Question], texts: Sequence[str]) -> tuple[Float
 def fit_confidence(samples: Sequence[Sample], ridge: float = RIDGE, fitted: dict[str, Any] | None = None) -> Confidence:
     """The regression for one window. Each sample has the same weight, however many questions it has.
 
-    The weight of the margin for "right" is held at 0 or above: an answer that is further ahead of "no answer" must not
-    become less probable.
+    An answer that is further ahead of "no answer" must not become less probable. Where the fit has it so for any row of
+    the data, the products with the margin are left out for "right", and if that does not help the margin too.
     """
     used = [one for one in samples if len(one)]
     outcome = np.concatenate([one.outcome for one in used]) if used else np.zeros(0, np.int64)
@@ -123,11 +127,23 @@ def fit_confidence(samples: Sequence[Sample], ridge: float = RIDGE, fitted: dict
     scale = np.maximum(np.sqrt(weight @ (values - mean) ** 2), LEAST_SCALE)
     z = np.clip((values - mean) / scale, -BOUND, BOUND)
     weights, bias = fit_softmax(z, outcome, weight, ridge)
-    margin = features.index("margin") if "margin" in features else None
-    if margin is not None and weights[0, margin] < 0:
-        weights, bias = fit_softmax(z, outcome, weight, ridge, without=(0, margin))
+    with_margin = [i for i, name in enumerate(features) if "margin" in factors(name)]
+    for held in ([i for i in with_margin if features[i] != "margin"], with_margin):
+        if _falls(weights[0] / scale, features, values):
+            weights, bias = fit_softmax(z, outcome, weight, ridge, without=[(0, i) for i in held])
     right, none = (Outcome(tuple(row.tolist()), float(b)) for row, b in zip(weights, bias))
     return Confidence(FORMAT, features, tuple(mean.tolist()), tuple(scale.tolist()), right, none, fitted or {})
+
+
+def _falls(weights: Float64s, features: Sequence[str], values: Float64s) -> bool:
+    """Whether an exponent falls with the margin at any of (N, F) rows; weights: (F,), of the features as they are."""
+    slope = np.zeros(len(values))
+    for weight, name in zip(weights, features):
+        others = factors(name)
+        if "margin" in others:
+            others.remove("margin")
+            slope += weight * np.prod([values[:, features.index(other)] for other in others], axis=0)
+    return bool((slope < 0).any())
 
 
 def cross_fit(samples: Sequence[Sample], ridge: float = RIDGE) -> list[Float64s]:
