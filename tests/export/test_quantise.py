@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from quoth.encoder.shape import LayerShape
 from quoth.export.export import export
 from quoth.export.quantise import quantise
-from quoth.export.ranges import Observed, Range, choose_range
+from quoth.export.ranges import Observed, Range, choose_range, round_weight
 from quoth.runtime.onnx_runner import OnnxRunner
 from quoth.windows import pack
 from support.exporting import RECTANGLES, make_folder, shape, torch_logits, windows
@@ -62,6 +62,64 @@ def test_a_product(scaled, with_bias):
     rounded = np.clip(np.rint(divided / 0.017), -140, 115)
     np.testing.assert_allclose(run(made, x), rounded @ whole * 0.017 * step + bias, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(how.rounded(x), rounded * 0.017, atol=1e-6)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_relu_and_scales_between_two_products_cost_nothing(scaled):
+    drawn = np.random.default_rng(0)
+    up, down = (drawn.normal(size=size).astype(np.float32) for size in ((32, 64), (64, 32)))
+    bias = drawn.normal(size=64).astype(np.float32)
+    x = np.zeros((9, 32), np.float32)
+    x[:, ::2] = drawn.integers(-20, 20, (9, 16)) / 8  # exact in 8 bits
+    nodes = [
+        helper.make_node("MatMul", ["x", "up"], ["p"], "p"),
+        helper.make_node("Add", ["p", "bias"], ["wide"], "wide"),
+        helper.make_node("Relu", ["wide"], ["r"], "r"),
+        helper.make_node("MatMul", ["r", "down"], ["y"], "y"),
+    ]
+    scale = drawn.uniform(1, 4, 64).astype(np.float32) if scaled else None
+    ranges = {"x": Range(np.float32(0.125), np.uint8(128), None), "r": Range(np.float32(0.05), np.uint8(0), scale)}
+    made = quantise(one_model(nodes, TensorProto.FLOAT, up=up, down=down, bias=bias), ranges)
+    assert [node.op_type for node in made.graph.node] == ["QuantizeLinear", "MatMulIntegerToFloat"] * 2
+    by = np.ones(64, np.float32) if scale is None else scale
+    wide = np.maximum(x @ round_weight(up) + bias, 0)
+    wanted = np.clip(np.rint(wide / by / 0.05), 0, 255) * 0.05 @ round_weight(down * by[:, None])
+    np.testing.assert_allclose(run(made, x), wanted, atol=0.05 * 4 * np.abs(down).max() * 1.01)  # ties may round apart
+    assert np.abs(run(made, x) - wanted).mean() < 0.01
+
+
+def test_a_relu_that_others_read_stays():
+    drawn = np.random.default_rng(0)
+    weight = drawn.normal(size=(48, 48)).astype(np.float32)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], "r"),
+        helper.make_node("MatMul", ["r", "w"], ["p"], "p"),
+        helper.make_node("Add", ["p", "r"], ["y"], "y"),
+    ]
+    made = quantise(one_model(nodes, TensorProto.FLOAT, w=weight), {"r": Range(np.float32(0.1), np.uint8(0), None)})
+    assert [node.op_type for node in made.graph.node] == ["Relu", "QuantizeLinear", "MatMulIntegerToFloat", "Add"]
+    x = drawn.normal(size=(7, 48)).astype(np.float32)
+    assert np.abs(run(made, x) - (np.maximum(x, 0) @ weight + np.maximum(x, 0))).max() < 1.5
+
+
+def test_the_scale_of_an_attention_goes_into_its_values():
+    drawn = np.random.default_rng(0)
+    weights = {name: (drawn.normal(size=(32, 32)) / 6).astype(np.float32) for name in ("q", "k", "v", "o")}
+    scale = drawn.uniform(1, 4, 32).astype(np.float32)
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "zero"], ["x3"], "x3"),
+        *(helper.make_node("MatMul", ["x3", name], [f"{name}.p"], f"{name}.p") for name in ("q", "k", "v")),
+        helper.make_node("MultiHeadAttention", ["q.p", "k.p", "v.p"], ["a"], "a", domain="com.microsoft", num_heads=2),
+        helper.make_node("MatMul", ["a", "o"], ["y"], "y"),
+    ]
+    model = one_model(nodes, TensorProto.FLOAT, zero=np.array([0], np.int64), **weights)
+    x = drawn.normal(size=(9, 32)).astype(np.float32)
+    wanted = run(model, x)
+    ranges = {"x3": Range(np.float32(0.03), np.uint8(128), None), "a": Range(np.float32(0.02), np.uint8(128), scale)}
+    made = quantise(model, ranges)
+    assert "Mul" not in [node.op_type for node in made.graph.node]
+    assert np.abs(run(made, x) - wanted).max() < 0.1
+    assert np.corrcoef(run(made, x).ravel(), wanted.ravel())[0, 1] > 0.99
 
 
 def test_products_of_one_input_share_it():
