@@ -65,6 +65,7 @@ def test_a_span_is_compared_with_the_null_score_of_its_own_window(minilm):
 def test_memory_is_bounded_by_blocks(minilm, monkeypatch):
     """No call of the tokenizer sees more than a block, its overlaps, and the characters before its cut."""
     monkeypatch.setattr(search, "BLOCK", 5000)
+    monkeypatch.setattr("quoth.answer.read_passages.BLOCK", 5000)
     monkeypatch.setattr(search, "OVERLAP", 500)
     reader = planted_reader(minilm, "heron")
     seen, encode = [], reader.tokenizer.encode
@@ -106,7 +107,7 @@ def test_no_shared_word_is_no_error(minilm):
 
 
 def test_progress_rises_to_the_end(minilm, monkeypatch):
-    monkeypatch.setattr(search, "WINDOWS", 4)
+    monkeypatch.setattr("quoth.answer.read_passages.WINDOWS", 4)
     monkeypatch.setattr(search, "BLOCK", 3000)
     told = []
     texts = [long_text(9000, "heron", 5000), "A heron.", FILLER]
