@@ -1,6 +1,7 @@
 """Texts of any length: the same answer however they are cut, and what was read of them is told."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -65,6 +66,7 @@ def test_a_span_is_compared_with_the_null_score_of_its_own_window(minilm):
 def test_memory_is_bounded_by_blocks(minilm, monkeypatch):
     """No call of the tokenizer sees more than a block, its overlaps, and the characters before its cut."""
     monkeypatch.setattr(search, "BLOCK", 5000)
+    monkeypatch.setattr("quoth.answer.read_passages.BLOCK", 5000)
     monkeypatch.setattr(search, "OVERLAP", 500)
     reader = planted_reader(minilm, "heron")
     seen, encode = [], reader.tokenizer.encode
@@ -92,6 +94,36 @@ def test_only_the_best_passages_are_read(minilm):
     assert reader.find("Is the weather quiet?", [text], read=0).hits[0].answer.start == text.index("heron")
 
 
+def test_title_and_headings_stand_in_front_and_are_no_answer(minilm, tmp_path):
+    """The planted reader finds its word in a heading too; only what stands in the text is an answer."""
+    filler = "\n\n".join(f"## Part {i}\n\n{long_text(900, 'quail', 450)}" for i in range(30))
+    (tmp_path / "birds.md").write_text(f"# The heron book\n\n{filler}\n\n## The heron of the mill\n\nA quiet heron.\n")
+    collection = open_collection([str(tmp_path)], use_index=False)
+    text, seen = collection.document(0).text, []
+    reader = planted_reader(minilm, "heron")
+    encode = reader.tokenizer.encode
+    reader.tokenizer.encode = lambda texts, *rest: seen.extend(texts) or encode(texts, *rest)
+    found = reader.find("Which bird is at the mill?", collection, top=5, threshold=math.inf, read=25)
+    assert any(one.startswith("The heron book, The heron of the mill. ") for one in seen)
+    assert any(one.startswith("The heron book, Part 3. ") for one in seen)
+    places = {hit.answer.start for hit in found.hits if hit.answer.text == "heron"}
+    assert places == {place.start() for place in re.finditer("heron", text)} & places
+    assert text.rindex("heron") in places
+
+
+@pytest.mark.parametrize("code", ["x = {1: 'ab'}; ", "some usual words of English "])
+def test_context_fits_into_one_window(minilm, tmp_path, code):
+    """As many tokens as a window holds, whatever the text: a passage of 400 characters is one window."""
+    parts = "\n\n".join(f"# Part {i}\n\n{code * (420 // len(code))}mill {i}." for i in range(40))
+    (tmp_path / "a.md").write_text(parts)
+    reader, counts = planted_reader(minilm, "heron"), []
+    logits = reader.logits
+    reader.logits = lambda windows: counts.extend(windows.lengths.tolist()) or logits(windows)
+    found = reader.find("mill", open_collection([str(tmp_path)], use_index=False), top=2, read=25)
+    assert len(counts) == found.read == 25
+    assert sorted(counts)[12] > 250
+
+
 def test_as_many_passages_as_there_are_is_all(minilm):
     text = long_text(9000, "heron", 5000)
     reader = planted_reader(minilm, "heron")
@@ -106,7 +138,7 @@ def test_no_shared_word_is_no_error(minilm):
 
 
 def test_progress_rises_to_the_end(minilm, monkeypatch):
-    monkeypatch.setattr(search, "WINDOWS", 4)
+    monkeypatch.setattr("quoth.answer.read_passages.WINDOWS", 4)
     monkeypatch.setattr(search, "BLOCK", 3000)
     told = []
     texts = [long_text(9000, "heron", 5000), "A heron.", FILLER]

@@ -307,7 +307,7 @@ class TestTerminal:
 def test_a_line_of_progress_every_few_seconds(ask, folder, monkeypatch):
     """Where stderr is no terminal; a clock that goes on by two seconds with each look at it."""
     (folder / "b.txt").write_text(TEXT * 1000)
-    monkeypatch.setattr("quoth.answer.find.WINDOWS", 4)
+    monkeypatch.setattr("quoth.answer.read_passages.WINDOWS", 4)
     assert ask("What?", folder, "--read", 0, "--no-index").stderr == "", "not at once"
     clock = iter(range(0, 10**6, 2))
     monkeypatch.setattr("quoth.cli.common.PAUSE", 5.0)

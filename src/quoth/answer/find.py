@@ -8,19 +8,16 @@ rule needs the calibration of a model folder, and is for one answer: if several 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from quoth.answer.chunks import warn_skipped
 from quoth.answer.decode import Answer
-from quoth.answer.features import find_candidates
 from quoth.answer.ranking import Ranking, Seen, rank_by_confidence, rank_by_margin
-from quoth.data import Question
+from quoth.answer.read_passages import BLOCK, Documents, Told, read_passages
 from quoth.errors import QuothError
 from quoth.search.collection import Collection, TextCollection
-from quoth.search.retrieve import MARGIN, ONE_WIDE, SIZE, Passage, split_passages, widened
-from quoth.windows import Windows, iter_windows
+from quoth.search.retrieve import Passage, split_passages, widened
 
 if TYPE_CHECKING:
     from quoth.answer.reader import Progress, Reader
@@ -28,12 +25,10 @@ if TYPE_CHECKING:
 READ = 50  # passages of longer texts that are read: 100 gave no more right answers (benchmarks/results/index.md)
 FIRST = 20  # passages that are read in any case: a text of no more is read as a whole
 ROUND = 10  # passages between two looks at the best answer
-WINDOW = SIZE + 2 * MARGIN  # characters that a window holds about
 SURE = 0.5  # from here on it is more probably right than not; benchmarks/results/index.md has what reading on gains
-HELD = 20_000_000  # characters of documents that are kept in memory at once
-BLOCK = 400_000  # characters that are tokenised at a time …
-OVERLAP = 3000  # … and read again in the next block: more than a window holds, so that no answer lacks its context
-WINDOWS = 64  # run together, between two looks at the progress
+OVERLAP = (
+    3000  # characters of a block that the next reads again: more than a window holds, so that answers have context
+)
 
 
 @dataclass(frozen=True)
@@ -106,16 +101,19 @@ def find_answers(
         raise QuothError(f"top={top}, read={read}: top must be at least 1, and read at least 0")
     check_min_score(min_score, threshold)
     collection = documents if isinstance(documents, Collection) else TextCollection(documents)
-    texts = _Texts(collection)
+    texts = Documents(collection)
     confidence = reader.confidence if threshold is None else None
+    if confidence and _ranked(collection, read):
+        confidence = confidence.ignoring("question_mark")
     names = confidence.features if confidence else ("margin",)
     to_read = passages_to_read(question, collection, read)
     count = len(to_read) if _ranked(collection, read) else collection.passages
-    told = _Told(progress, sum(len(one) for one in to_read))
+    told = Told(progress, sum(len(one) for one in to_read))
 
     def look(passages: Sequence[Passage]) -> list[Seen]:
-        wide = [_with_context(one, texts[one.document]) for one in passages]
-        return list(_read(reader, question, texts, wide, names, step, max(20, top), max_answer_tokens, told))
+        return list(
+            read_passages(reader, question, texts, passages, names, step, max(20, top), max_answer_tokens, told)
+        )
 
     def rank(seen: Sequence[Seen]) -> Ranking:
         return rank_by_confidence(confidence, seen) if confidence else rank_by_margin(reader.abstention, seen)
@@ -137,41 +135,6 @@ def find_answers(
     return SearchResult(hits, rejected, behind, used, min_score, no_answer, count, collection.passages)
 
 
-class _Texts(Sequence[str]):
-    """The texts of a collection. Those last used are kept, up to `HELD` characters of them."""
-
-    def __init__(self, collection: Collection) -> None:
-        self._collection = collection
-        self._held: dict[int, str] = {}
-        self._size = 0
-
-    def __len__(self) -> int:
-        return len(self._collection)
-
-    def __getitem__(self, number: Any) -> Any:
-        if number >= len(self):
-            raise IndexError
-        if number not in self._held:
-            self._held[number] = self._collection.document(number).text
-            self._size += len(self._held[number])
-            while self._size > HELD and len(self._held) > 1:
-                self._size -= len(self._held.pop(next(iter(self._held))))
-        return self._held[number]
-
-
-class _Told:
-    """Says how many characters of all are read. done: those of earlier passages."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress = progress
-        self._total = max(1, total)
-        self.done = 0
-
-    def __call__(self, more: int) -> None:
-        if self._progress:
-            self._progress(self.done + more, self._total)
-
-
 def passages_to_read(question: str, collection: Collection, read: int) -> Sequence[Passage]:
     """The `read` best passages, best first; or all texts, long ones in overlapping blocks."""
     if _ranked(collection, read):
@@ -182,17 +145,6 @@ def passages_to_read(question: str, collection: Collection, read: int) -> Sequen
         blocks = (widened(block, text, OVERLAP) for block in split_passages([text], BLOCK, 1))
         found += (Passage(number, block.begin, block.past) for block in blocks)
     return found
-
-
-def _with_context(passage: Passage, text: str) -> Passage:
-    """A short passage with what stands around it, to about what a window holds.
-
-    Of 51 questions over real documents the first answer was right for 24 without, and for 29 with some context.
-    """
-    room = (WINDOW - len(passage)) // 2
-    if room <= 0 or ONE_WIDE.search(text, passage.begin, passage.past):  # whose characters are tokens of their own
-        return passage
-    return widened(passage, text, room)
 
 
 def _ranked(collection: Collection, read: int) -> bool:
@@ -214,11 +166,11 @@ def _first(ranking: Ranking) -> tuple[float, float]:
     return (float(ranking.behind[0]), float(ranking.no_answer[0])) if len(ranking) else (math.inf, 1.0)
 
 
-def _hits(ranking: Ranking, documents: Sequence[str], top: int) -> list[Hit]:
+def _hits(ranking: Ranking, documents: Documents, top: int) -> list[Hit]:
     hits = []
     for i in ranking.apart(top):
         number, start, end = int(ranking.document[i]), int(ranking.start[i]), int(ranking.end[i])
-        answer = Answer(documents[number][start:end], start, end, float(ranking.score[i]))
+        answer = Answer(documents.text(number)[start:end], start, end, float(ranking.score[i]))
         hits.append(Hit(number, answer, float(ranking.right[i])))
     return hits
 
@@ -240,57 +192,3 @@ def _until_sure(
             break
         before = best
     return ranking, min(done, len(passages))
-
-
-def _read(
-    reader: Reader,
-    question: str,
-    documents: Sequence[str],
-    passages: Sequence[Passage],
-    names: Sequence[str],
-    step: int | None,
-    n: int,
-    longest: int,
-    told: _Told,
-) -> Iterator[Seen]:
-    """The n best spans of each window, some windows at a time."""
-    for group, asked in _groups(question, documents, passages):
-        texts = [one.context for one in asked]
-        for windows in _windows(reader, asked, step):
-            logits = reader.logits(windows)
-            found = find_candidates(windows, logits, [question] * len(texts), texts, names, n=n, longest=longest)
-            warn_skipped(windows, found.skipped, [one.id for one in asked], stacklevel=4)
-            yield Seen([group[i] for i in windows.question.tolist()], found)
-            last = int(windows.question[-1])
-            told(sum(map(len, group[:last])) + int(windows[-1].spans.max(initial=0)))
-        told.done += sum(map(len, group))
-
-
-def _groups(
-    question: str, documents: Sequence[str], passages: Sequence[Passage]
-) -> Iterator[tuple[list[Passage], list[Question]]]:
-    """Passages to be read together, some `BLOCK` characters of them, and the question asked of each."""
-    group: list[Passage] = []
-    size = 0
-    for number, passage in enumerate(passages, 1):
-        group.append(passage)
-        size += len(passage)
-        if size >= BLOCK or number == len(passages):
-            yield group, [_asked(question, documents, one) for one in group]
-            group, size = [], 0
-
-
-def _asked(question: str, documents: Sequence[str], passage: Passage) -> Question:
-    where = f"text {passage.document + 1}, characters {passage.begin}–{passage.past}"
-    return Question(where, question, documents[passage.document][passage.begin : passage.past], ())
-
-
-def _windows(reader: Reader, asked: Sequence[Question], step: int | None) -> Iterator[Windows]:
-    return iter_windows(
-        asked,
-        reader.tokenizer,
-        max_length=reader.max_length,
-        max_query_length=reader.max_query_length,
-        step=reader.step if step is None else step,
-        at_most=WINDOWS,
-    )

@@ -7,7 +7,7 @@ input, and folders whose index cannot be written are read into an index in memor
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -50,6 +50,13 @@ class Collection(Protocol):
         Passages that share no word with it are given only if all passages are asked for, or if none shares one.
         """
 
+    def refreshed(self) -> Collection:
+        """The documents as they are now: this collection if none changed, else a new one.
+
+        Questions of this one can be asked meanwhile from other threads, and after it too: a document that is gone or
+        changed is then a `QuothError` that says so.
+        """
+
 
 def open_collection(
     paths: Sequence[str], *, use_index: bool = True, index: str | Path | None = None, progress: Progress | None = None
@@ -81,8 +88,8 @@ def open_collection(
             left.append(folder)
     if left:
         known = {os.path.realpath(name) for part in parts for name in part.names()}
-        files = [name for name in find_files(left) if os.path.realpath(name) not in known]
-        parts += [_in_memory(files, left)] if files else []
+        if _files(left, known):
+            parts.append(_in_memory(left, known))
     parts[0].notes = [*notes, *parts[0].notes]
     found: Collection = parts[0] if len(parts) == 1 else Joined(parts)
     if not len(found):
@@ -93,21 +100,30 @@ def open_collection(
 
 
 class IndexCollection:
-    """The documents of an index as it is now; files that another process adds are not seen until it is opened again.
+    """The documents of an index as it is now; files that are added later are seen by what `refreshed` gives.
 
-    folder: "" or what comes before their names; reopen: builds the index again
+    - folder: "" or what comes before their names
+    - reopen: builds the index again
+    - again: opens the same paths again; None if that is not possible
     """
 
     def __init__(
-        self, index: Index, folder: str = "", notes: Sequence[str] = (), reopen: Callable[[], Index] | None = None
+        self,
+        index: Index,
+        folder: str = "",
+        notes: Sequence[str] = (),
+        reopen: Callable[[], Index] | None = None,
+        again: Callable[[], IndexCollection] | None = None,
     ) -> None:
         self._folder = folder
         self._reopen = reopen
+        self._again = again
         self._open(index, notes)
 
     def _open(self, index: Index, notes: Sequence[str]) -> None:
         entries = index.entries()
         self._index = index
+        self._state = {(entry.path, entry.id, entry.hash) for entry in entries}
         self._entries = [entry for entry in entries if entry.passages]
         self._number = {entry.id: number for number, entry in enumerate(self._entries)}
         self._paths = [entry.path for entry in entries]
@@ -129,6 +145,16 @@ class IndexCollection:
     def best(self, question: str, count: int) -> list[FoundPassage]:
         """By FTS5's BM25; equal ones in the order of the documents."""
         return self._safely(lambda: self._best(question, count))
+
+    def refreshed(self) -> IndexCollection:
+        """By a connection of its own to the index. Content that is the same keeps its number there."""
+        if self._again is None:
+            return self
+        new = self._again()
+        if new is not self and new._state == self._state:
+            new._index.close()
+            return self
+        return new
 
     def _best(self, question: str, count: int) -> list[FoundPassage]:
         with self._index.reading():
@@ -186,6 +212,11 @@ class Joined:
         ]
         return [one for row in zip_longest(*found) for one in row if one is not None][:count]
 
+    def refreshed(self) -> Joined:
+        """Itself if all parts are themselves."""
+        parts = [part.refreshed() for part in self._parts]
+        return self if all(new is old for new, old in zip(parts, self._parts)) else Joined(parts)
+
 
 class TextCollection:
     """Texts in memory, by BM25 as `quoth.search.retrieve` computes it. Nothing is kept between questions."""
@@ -212,28 +243,59 @@ class TextCollection:
             found.append(FoundPassage(wide.document, wide.begin, wide.past, score))
         return found
 
+    def refreshed(self) -> TextCollection:
+        """Itself: the texts stay as they are."""
+        return self
+
 
 def _of_folder(folder: str, path: str | Path | None, progress: Progress | None) -> IndexCollection:
     def rebuilt() -> Index:
         return open_index(folder, path, rebuild=True)[0]
 
+    def again() -> IndexCollection:
+        return _of_folder(folder, path, None)
+
     index, done = open_index(folder, path, progress=progress)
-    return IndexCollection(index, folder, done.notes, rebuilt)
+    return IndexCollection(index, folder, done.notes, rebuilt, again)
 
 
-def _in_memory(files: Sequence[str], folders: Sequence[str]) -> IndexCollection:
-    """folders: those that files are of, whose own names are not searched."""
-    index = Index(None, "")
+def _in_memory(paths: Sequence[str], known: Container[str]) -> IndexCollection:
+    """Read files into an index in memory. known: see `_files`."""
+    index, files = Index(None, ""), _files(paths, known)
+    stamps = _stamps(files)
     with index.change():
-        for name in files:
-            inside = next((folder for folder in folders if Path(name).is_relative_to(folder)), None)
-            entry = FileEntry(name, 0, 0, b"", "", label=Path(name).relative_to(inside or Path(name).parent).as_posix())
+        for name, stamp in zip(files, stamps):
+            inside = next((folder for folder in paths if Path(name).is_relative_to(folder)), None)
+            label = Path(name).relative_to(inside or Path(name).parent).as_posix()
+            entry = FileEntry(name, 0, 0, repr(stamp).encode(), "", label=label)
             try:
                 document = read_file(name)
                 index.add(replace(entry, notes=document.notes), document, cut_passages(document))
             except NoTextError as error:
                 index.add(replace(entry, notes=(str(error),)), None, ())
-    return IndexCollection(index)
+
+    def again() -> IndexCollection:
+        return found if _stamps(_files(paths, known)) == stamps else _in_memory(paths, known)
+
+    found = IndexCollection(index, again=None if "-" in files else again)
+    return found
+
+
+def _files(paths: Sequence[str], known: Container[str]) -> list[str]:
+    """The files of paths, without those that an index has. known: the real paths of these."""
+    return [name for name in find_files(paths) if os.path.realpath(name) not in known]
+
+
+def _stamps(files: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Name, size and time of each file; of one that is not there 0."""
+    found = []
+    for name in files:
+        try:
+            status = Path(name).stat()
+            found.append((name, status.st_size, status.st_mtime_ns))
+        except OSError:
+            found.append((name, 0, 0))
+    return found
 
 
 def _outermost(folders: Sequence[str]) -> list[str]:

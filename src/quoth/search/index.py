@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class Index:
     def __init__(self, path: Path | None, folder: str, writable: bool = True) -> None:
         self.path = path
         self.writable = writable
+        self._lock = threading.RLock()  # a transaction is of the connection, and threads share it
         with _told():
             self._base = _connect(path, writable)
             if writable and not self._tables():
@@ -121,7 +123,7 @@ class Index:
     @contextmanager
     def change(self) -> Iterator[None]:
         """All that is changed here is kept, or nothing if the process or the disk fails."""
-        with _told():
+        with self._lock, _told():
             self._base.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -134,7 +136,7 @@ class Index:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """All that is read here is of one state, whatever another process writes; to be short, since it has to wait."""
-        with _told():
+        with self._lock, _told():
             self._base.execute("BEGIN")
             try:
                 yield
@@ -177,7 +179,7 @@ class Index:
 
     def document(self, number: int) -> Document:
         """What was read of file `number`."""
-        with _told():
+        with self._lock, _told():
             return self._stored(number)
 
     def best(self, question: str, count: int) -> list[tuple[int, float]]:
@@ -268,6 +270,7 @@ def _connect(path: Path | None, writable: bool) -> sqlite3.Connection:
     name = f"file:{quote(str(path))}?mode={'rw' if writable else 'ro'}" if path else ":memory:"
     base = sqlite3.connect(name, uri=path is not None, timeout=WAIT, isolation_level=None, check_same_thread=False)
     base.execute("PRAGMA trusted_schema = OFF")  # what a file of somebody else could make us run
+    base.execute("PRAGMA cache_spill = OFF")  # a batch is written at its end, so that others can read until then
     return base
 
 
