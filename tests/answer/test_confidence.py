@@ -73,6 +73,16 @@ class TestProbabilities:
         )
         assert fitted.ignoring("near") == fitted
 
+    @given(st.lists(st.floats(-3, 3), min_size=2, max_size=2), st.lists(st.floats(-1, 1), min_size=8, max_size=8))
+    def test_a_feature_is_ignored_in_products_too(self, given, weights):
+        names = ("margin", "overlap", "question_mark", "margin*question_mark")
+        right, none = (Outcome(tuple(part), 0.3) for part in (weights[:4], weights[4:]))
+        fitted = Confidence(2, names, (1.0, 0.2, 0.6, 0.5), (8.0, 3.0, 0.5, 7.0), right, none)
+        held = fitted.probabilities([*given, 0.6, given[0] * 0.6])
+        for mark in (0, 1):
+            found = fitted.ignoring("question_mark").probabilities([*given, mark, given[0] * mark])
+            assert found == pytest.approx(held)
+
 
 class TestFeatures:
     def test_against_a_plain_loop(self, minilm):

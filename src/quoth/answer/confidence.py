@@ -80,12 +80,29 @@ class Confidence:
         return softmax_probabilities(self.exponents(values))
 
     def ignoring(self, name: str) -> Confidence:
-        """The same with a feature held at its mean, whatever it is."""
-        kept = np.array([feature != name for feature in self.features])
-        right, none = (
-            replace(one, weights=tuple((kept * np.array(one.weights)).tolist())) for one in (self.right, self.no_answer)
-        )
+        """The same with a feature held at its mean m, whatever it is; in a product x·m it is a part of x's weight.
+
+        With the product's own weight w, mean μ and scale s: w·(m·x − μ)/s = (w·m·s_x/s)·z_x + w·(m·μ_x − μ)/s
+        """
+        if name not in self.features:
+            return self
+        held = self.mean[self.features.index(name)]
+        right, none = (self._without(one, name, held) for one in (self.right, self.no_answer))
         return replace(self, right=right, no_answer=none)
+
+    def _without(self, one: Outcome, name: str, held: float) -> Outcome:
+        weights, bias = list(one.weights), one.bias
+        for i, feature in enumerate(self.features):
+            others = factors(feature)
+            if name not in others:
+                continue
+            weight, weights[i] = weights[i] / self.scale[i], 0.0
+            others.remove(name)
+            if others:
+                x = self.features.index(others[0])
+                weights[x] += weight * held * self.scale[x]
+                bias += weight * (held * self.mean[x] - self.mean[i])
+        return Outcome(tuple(weights), bias)
 
     def to_json(self) -> dict[str, Any]:
         """What quoth.json keeps."""
