@@ -39,6 +39,14 @@ def test_importing_quoth_is_light():
     assert python(code).stdout.strip() == "[]"
 
 
+def test_training_needs_no_parser_of_documents():
+    """A machine that trains, such as a GPU that is lent, may lack them."""
+    lacking = ("selectolax", "pypdfium2", "platformdirs")
+    code = f"import sys; sys.modules.update(dict.fromkeys({lacking})); import quoth.experiments.build_reader, quoth.cli"
+    result = python(code)
+    assert result.returncode == 0, result.stderr
+
+
 def test_version_and_verbs():
     result = subprocess.run([sys.executable, "-m", "quoth", "--version"], capture_output=True, text=True, check=True)
     assert result.stdout == f"quoth {quoth.__version__}\n"

@@ -15,8 +15,6 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-import platformdirs
-
 from quoth.answer.find import check_min_score
 from quoth.cli.ask_result import Form
 from quoth.cli.screen import say
@@ -138,6 +136,8 @@ def _history() -> Path | None:
     except ImportError:
         return None
     with suppress(OSError, RuntimeError):  # RuntimeError: nobody knows where the user's home is
+        import platformdirs
+
         folder = Path(platformdirs.user_cache_dir("quoth", appauthor=False))
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "history"

@@ -9,23 +9,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import PurePath
 
 from quoth.errors import QuothError
 from quoth.limits import within
 from quoth.search.document import Document
 from quoth.search.docx import read_docx
-from quoth.search.eml import read_eml
-from quoth.search.epub import read_epub
 from quoth.search.failure import NoTextError
-from quoth.search.html import read_html
 from quoth.search.markdown import read_markdown
-from quoth.search.pdf import read_pdf
 from quoth.search.rst import read_rst
 from quoth.search.text import read_text
 
 Format = Callable[[bytes, str], Document | str]
 
+
+def _later(kind: str) -> Format:
+    """The function of a module that is imported when it is first needed: who trains needs no parser of PDF or HTML."""
+
+    def read(data: bytes, name: str) -> Document | str:
+        function: Format = getattr(import_module(f"quoth.search.{kind}"), f"read_{kind}")
+        return function(data, name)
+
+    return read
+
+
+read_eml, read_epub, read_html, read_pdf = map(_later, ("eml", "epub", "html", "pdf"))
 SECONDS = 60.0  # for one file
 _FORMATS: dict[str, Format] = {
     ".txt": read_text,

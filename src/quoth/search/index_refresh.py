@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-import platformdirs
-
 from quoth.errors import QuothError
 from quoth.files import make_parent
 from quoth.limits import open_bytes, read_bounded
@@ -73,6 +71,8 @@ class _Change:
 
 def default_index(folder: str | Path) -> Path:
     """Where the index of a folder is kept if nothing else is said: in the user's cache directory."""
+    import platformdirs  # here: training does without it
+
     name = hashlib.sha256(os.fsencode(Path(folder).resolve())).hexdigest()[:32]
     return Path(platformdirs.user_cache_dir("quoth")) / "index" / f"{name}.sqlite"
 
