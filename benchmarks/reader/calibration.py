@@ -45,7 +45,7 @@ def columns(one: Sample, names: Sequence[str]) -> Sample:
     """The same sample with these features alone, which may be products of its own."""
 
     def column(name: str) -> np.ndarray:
-        return np.prod([one.values[:, one.features.index(factor)] for factor in factors(name)], axis=0)
+        return np.asarray(np.prod([one.values[:, one.features.index(factor)] for factor in factors(name)], axis=0))
 
     values = np.stack([column(name) for name in names], axis=1)
     return Sample(one.name, tuple(names), values, one.outcome, one.f1, one.has_answer, one.article)
