@@ -204,7 +204,7 @@ class TestReader:
         assert (old.end == new.end).all()
 
     def test_more_texts_do_not_silence_an_answer(self, minilm):
-        """Each window counts as one: a text beside, which has no answer, changes nothing. The question mark does."""
+        """Each window counts as one: a text beside, which has no answer, changes nothing but the question mark."""
         texts = ["The miller kept a heron.", *(f"Nothing is told of bird {i}." for i in range(40))]
         reader = planted_reader(minilm, "heron", confidence=confidence().ignoring("question_mark"))
         alone, among = (reader.find("What did the miller keep?", some) for some in (texts[:1], texts))
