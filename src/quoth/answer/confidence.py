@@ -8,15 +8,14 @@ probability of each; with z = (features - mean) / scale, held within ±`BOUND`:
 
 A reader gives the candidate that is furthest ahead of "no answer" in its own window, by the raw margin, and abstains if
 P(no answer) is above its P(right): of the two it gives the more probable one. Of several windows each counts as one.
-Where passages are searched for, the question mark does not count: in the data for fitting it tells which set a question
-is of, and so whether its passage was written to mislead. Ranking windows by P(right), and terms for the number of
-windows and for BM25, were tried: over real documents they gave no more right answers (benchmarks/results/documents.md).
-quoth.json keeps all this under `calibration`; `quoth calibrate` fits it (`quoth.score.calibrate`).
+Ranking windows by P(right), and terms for the number of windows and for BM25, were tried: over real documents they gave
+no more right answers (benchmarks/results/documents.md). quoth.json keeps all this under `calibration`; `quoth
+calibrate` fits it (`quoth.score.calibrate`).
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +77,6 @@ class Confidence:
     def probabilities(self, values: ArrayLike) -> Float64s:
         """(…, F) features → (…, 3), the probabilities of `WRONG`, `RIGHT`, `NO_ANSWER`; they sum to 1."""
         return softmax_probabilities(self.exponents(values))
-
-    def ignoring(self, name: str) -> Confidence:
-        """The same with a feature held at its mean, whatever it is."""
-        kept = np.array([feature != name for feature in self.features])
-        right, none = (
-            replace(one, weights=tuple((kept * np.array(one.weights)).tolist())) for one in (self.right, self.no_answer)
-        )
-        return replace(self, right=right, no_answer=none)
 
     def to_json(self) -> dict[str, Any]:
         """What quoth.json keeps."""
