@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quoth.search import NoTextError, read_document
-from search.places import bare, few, line_of, pages, places, untagged
+from search.places import bare, characters, few, line_of, pages, places, untagged
 from search.writing import epub, sentences, wrap
 
 PIECES = (
@@ -43,8 +43,7 @@ class TestHtml:
             document = read_document(source.encode(), "a.html")
         except NoTextError:  # all of it was marks
             return
-        for i, character in enumerate(document.text):
-            place = document.place(i, i + 1)
+        for character, place in characters(document):
             assert 0 <= place.start <= place.end <= len(source)
             if character.isalnum():
                 assert source[place.start : place.end] == character
@@ -55,8 +54,7 @@ class TestHtml:
     def test_references(self, raw):
         document = read_document(f"<p>{raw}".encode(), "a.html")
         assert document.text == html.unescape(raw).replace("\xad", "").replace("\xa0", " ")
-        for i, character in enumerate(document.text):
-            place = document.place(i, i + 1)
+        for character, place in characters(document):
             assert html.unescape(f"<p>{raw}"[place.start : place.end]).replace("\xa0", " ") == character
 
     def test_encodings(self):
