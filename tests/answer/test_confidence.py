@@ -65,24 +65,6 @@ class TestProbabilities:
         assert fitted.probabilities(values) == pytest.approx([1 / total, right / total, none / total])
         assert fitted.probabilities([1e9, 0.0, 1.0]) == pytest.approx(fitted.probabilities([32.0, 0.0, 1.0])), "bounded"
 
-    @given(st.lists(finite, min_size=3, max_size=3))
-    def test_a_feature_that_is_ignored_is_at_its_mean(self, values):
-        fitted = confidence()
-        assert fitted.ignoring("question_mark").probabilities(values) == pytest.approx(
-            fitted.probabilities([*values[:2], 0.5])
-        )
-        assert fitted.ignoring("near") == fitted
-
-    @given(st.lists(st.floats(-3, 3), min_size=2, max_size=2), st.lists(st.floats(-1, 1), min_size=8, max_size=8))
-    def test_a_feature_is_ignored_in_products_too(self, given, weights):
-        names = ("margin", "overlap", "question_mark", "margin*question_mark")
-        right, none = (Outcome(tuple(part), 0.3) for part in (weights[:4], weights[4:]))
-        fitted = Confidence(2, names, (1.0, 0.2, 0.6, 0.5), (8.0, 3.0, 0.5, 7.0), right, none)
-        held = fitted.probabilities([*given, 0.6, given[0] * 0.6])
-        for mark in (0, 1):
-            found = fitted.ignoring("question_mark").probabilities([*given, mark, given[0] * mark])
-            assert found == pytest.approx(held)
-
 
 class TestFeatures:
     def test_against_a_plain_loop(self, minilm):
@@ -216,9 +198,9 @@ class TestReader:
         assert (old.end == new.end).all()
 
     def test_more_texts_do_not_silence_an_answer(self, minilm):
-        """Each window counts as one: a text beside, which has no answer, changes nothing. The question mark does."""
+        """Each window counts as one: a text beside, which has no answer, changes nothing."""
         texts = ["The miller kept a heron.", *(f"Nothing is told of bird {i}." for i in range(40))]
-        reader = planted_reader(minilm, "heron", confidence=confidence().ignoring("question_mark"))
+        reader = planted_reader(minilm, "heron", confidence=confidence())
         alone, among = (reader.find("What did the miller keep?", some) for some in (texts[:1], texts))
         assert [hit.answer for hit in alone.hits] == [hit.answer for hit in among.hits]
         assert alone.hits[0].probability == pytest.approx(among.hits[0].probability, abs=1e-5)

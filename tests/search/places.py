@@ -40,6 +40,12 @@ def places(document, wanted):
         yield sentence, place
 
 
+def characters(document):
+    """Each character of the text, and its place."""
+    for i, character in enumerate(document.text):
+        yield character, document.place(i, i + 1)
+
+
 def line_of(source, offset):
     """The line of a character, counted from 1."""
     return len(re.split(r"\r\n|\r|\n", source[: offset + 1])) if source[offset] not in "\r\n" else None

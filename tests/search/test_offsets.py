@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quoth.search import NoTextError, read_document
-from search.places import bare, few, line_of, places
+from search.places import bare, characters, few, line_of, places
 from search.writing import sentences, wrap
 
 
@@ -38,8 +38,7 @@ class TestText:
         if not source.strip():
             return
         document = read_document(source.encode(), "a.txt")
-        for i, character in enumerate(document.text):
-            place = document.place(i, i + 1)
+        for character, place in characters(document):
             if not character.isspace():
                 assert source[place.start : place.end] == character
             assert 0 <= place.start <= place.end <= len(source)
@@ -110,8 +109,7 @@ class TestMarkdown:
             document = read_document(source.encode(), "a.md")
         except NoTextError:  # all of it was marks
             return
-        for i, character in enumerate(document.text):
-            place = document.place(i, i + 1)
+        for character, place in characters(document):
             assert 0 <= place.start <= place.end <= len(source)
             if not character.isspace() and place.end - place.start == 1:
                 assert source[place.start] == character
@@ -151,8 +149,7 @@ class TestRst:
             document = read_document(source.encode(), "a.rst")
         except NoTextError:  # all of it was marks
             return
-        for i, character in enumerate(document.text):
-            place = document.place(i, i + 1)
+        for character, place in characters(document):
             if not character.isspace():
                 assert source[place.start : place.end] == character
 

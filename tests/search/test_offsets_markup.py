@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quoth.search import NoTextError, read_document
-from search.places import bare, few, line_of, pages, places, untagged
+from search.places import bare, characters, few, line_of, pages, places, untagged
 from search.writing import epub, sentences, wrap
 
 PIECES = (
@@ -43,8 +43,7 @@ class TestHtml:
             document = read_document(source.encode(), "a.html")
         except NoTextError:  # all of it was marks
             return
-        for i, character in enumerate(document.text):
-            place = document.place(i, i + 1)
+        for character, place in characters(document):
             assert 0 <= place.start <= place.end <= len(source)
             if character.isalnum():
                 assert source[place.start : place.end] == character
@@ -55,8 +54,7 @@ class TestHtml:
     def test_references(self, raw):
         document = read_document(f"<p>{raw}".encode(), "a.html")
         assert document.text == html.unescape(raw).replace("\xad", "").replace("\xa0", " ")
-        for i, character in enumerate(document.text):
-            place = document.place(i, i + 1)
+        for character, place in characters(document):
             assert html.unescape(f"<p>{raw}"[place.start : place.end]).replace("\xa0", " ") == character
 
     def test_encodings(self):
@@ -77,6 +75,15 @@ class TestHtml:
     def test_code_keeps_its_lines(self):
         source = "<p>See:<pre>\ndef f():\n    return <b>1</b>\n</pre><p>End."
         assert read_document(source.encode(), "a.html").text == "See:\n\ndef f():\n    return 1\n\nEnd."
+
+
+NOTES = (
+    '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+    '<w:{name}s xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+    '<w:{name} w:type="separator" w:id="-1"><w:p><w:r><w:separator/></w:r></w:p></w:{name}>'
+    '<w:{name} w:id="1"><w:p><w:r><w:{name}Ref/></w:r><w:r><w:t xml:space="preserve"> {sentence}</w:t></w:r></w:p>'
+    "</w:{name}></w:{name}s>"
+)
 
 
 class TestDocx:
@@ -109,7 +116,7 @@ class TestDocx:
             raw = re.sub(r"<[^>]*>", "", member[place.start : place.end])
             assert html.unescape(raw) == sentence
 
-    def test_rows_footnotes_and_hidden_text(self):
+    def test_rows_and_hidden_text(self):
         written = docx.Document()
         table = written.add_table(2, 2)
         for row, texts in zip(table.rows, (("Name", "Price"), ("Apple", "3"))):
@@ -121,6 +128,25 @@ class TestDocx:
         file = io.BytesIO()
         written.save(file)
         assert read_document(file.getvalue(), "a.docx").text == "Name | Price\nApple | 3\n\nSeen. A < B & C."
+
+    @few
+    @given(sentences(3, 3))
+    def test_footnotes_and_endnotes(self, found):
+        """python-docx writes none: the parts are put into its file by hand, as Word writes them."""
+        written = docx.Document()
+        written.add_paragraph(found[0])
+        file = io.BytesIO()
+        written.save(file)
+        with zipfile.ZipFile(file, "a") as archive:
+            for name, sentence in (("footnote", found[1]), ("endnote", found[2])):
+                archive.writestr(f"word/{name}s.xml", NOTES.format(name=name, sentence=sentence))
+        document = read_document(file.getvalue(), "a.docx")
+        assert document.text.split("\n\n") == found
+        parts = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
+        for (sentence, place), part in zip(places(document, found), parts):
+            assert place.part == part
+            member = zipfile.ZipFile(file).read(part).decode()
+            assert re.sub(r"<[^>]*>", "", member[place.start : place.end]) == sentence
 
 
 class TestEpub:

@@ -9,37 +9,51 @@ from fpdf import FPDF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quoth.search import from_bytes, read_document, to_bytes
+from quoth.search import read_document
+from search.places import places
 from search.writing import PdfPages, sentences
 
 few = settings(max_examples=15, deadline=None)
+SCALE = 2  # pixels of a point
 
 
 def check_places(data, document, wanted):
-    """Each sentence is there once, and its boxes hold its words: pdfium's own text in them, and ink on the page."""
+    """Each sentence is there once, and its boxes hold its words: pdfium's own text in them."""
     pdf = pdfium.PdfDocument(data)
-    again = from_bytes(to_bytes(document))
-    for sentence in wanted:
-        assert document.text.count(sentence) == 1, (sentence, document.text)
-        start = document.text.index(sentence)
-        place = document.place(start, start + len(sentence))
-        assert place == again.place(start, start + len(sentence))
-        first, past = document.sentence(start + 2, start + 5)
-        assert document.text[first:past] == sentence
+    for sentence, place in places(document, wanted):
         assert place.boxes
-        page = pdf[place.page - 1]
-        text = page.get_textpage()
+        text = pdf[place.page - 1].get_textpage()
         inside = " ".join(text.get_text_bounded(b.x0 - 0.5, b.y0 - 0.5, b.x1 + 0.5, b.y1 + 0.5) for b in place.boxes)
         letters = "".join(inside.replace("\ufffe", "").replace("\x02", "").replace("-", "").split())
         assert sentence.replace(" ", "").startswith(letters), (sentence, inside)  # the rest may be on the next page
         assert len(letters) > 3
-        bitmap = page.render(scale=2).to_numpy()
-        height = bitmap.shape[0]
-        for box in place.boxes:
-            crop = bitmap[
-                int(height - 2 * box.y1) : int(height - 2 * box.y0) + 1, int(2 * box.x0) : int(2 * box.x1) + 1
-            ]
-            assert (crop < 128).any(), "no ink in the box"
+
+
+@few
+@given(sentences(3, 20), st.integers(1, 2), st.booleans(), st.data())
+def test_the_ink_of_an_answer_is_in_its_boxes_and_no_other(found, columns, hyphens, data):
+    """One sentence is black and all else is red: on the rendered page no black is outside, and no red inside."""
+    asked = data.draw(st.integers(0, len(found) - 1))
+    paragraphs = [" ".join(found[i : i + 5]) for i in range(0, len(found), 5)]
+    written = PdfPages(columns=columns, black=asked).write(paragraphs, hyphens)
+    document = read_document(written, "a.pdf")
+    ((_, place),) = places(document, found[asked : asked + 1])
+    bitmap = pdfium.PdfDocument(written)[place.page - 1].render(scale=SCALE, rev_byteorder=True).to_numpy()
+    red, green = bitmap[:, :, 0] < 128, bitmap[:, :, 1] < 128
+    black, other = red, green & ~red
+    assert black.sum() > 100
+    assert not (black & ~_inside(place.boxes, bitmap.shape, 1.0)).any(), "ink of the answer outside its boxes"
+    assert not (other & _inside(place.boxes, bitmap.shape, -1.0)).any(), "other ink inside them"
+
+
+def _inside(boxes, shape, more):
+    """Which pixels lie in one of the boxes, all of them made larger by so many points on each side."""
+    found = np.zeros(shape[:2], bool)
+    for box in boxes:
+        high, low = shape[0] - SCALE * (box.y1 + more), shape[0] - SCALE * (box.y0 - more)
+        left, right = SCALE * (box.x0 - more), SCALE * (box.x1 + more)
+        found[max(0, round(high)) : round(low) + 1, max(0, round(left)) : round(right) + 1] = True
+    return found
 
 
 @few
@@ -108,7 +122,7 @@ def test_turned_and_cropped_pages(rotation):
     assert np.allclose([*low, *right_end], [left, high - bottom, right, high - top], atol=2.5)
 
 
-def test_page_labels_and_bookmarks():
+def test_bookmarks_are_headings():
     pdf = FPDF(unit="pt", format=(612, 792))
     pdf.set_font("Helvetica", size=12)
     for i in range(3):
@@ -121,3 +135,19 @@ def test_page_labels_and_bookmarks():
     start = document.text.index("Sentence of chapter 2")
     place = document.place(start, start + 8)
     assert (place.page, place.headings[0]) == (3, "Chapter 2")
+
+
+def test_page_labels():
+    """Two pages of a preface in Roman numbers, then A-1, A-2 and so on: PDF 32000-1:2008, 12.4.2."""
+    pdf = FPDF(unit="pt", format=(612, 792))
+    pdf.set_font("Helvetica", size=12)
+    for i in range(5):
+        pdf.add_page(label_style="r" if i < 2 else "D", label_prefix="" if i < 2 else "A-")
+        pdf.text(50, 100, f"The heron of page {i} stands here.")
+    document = read_document(bytes(pdf.output()), "a.pdf")
+    found = []
+    for i in range(5):
+        start = document.text.index(f"The heron of page {i}")
+        place = document.place(start, start + 9)
+        found.append((place.page, place.label))
+    assert found == [(1, "i"), (2, "ii"), (3, "A-1"), (4, "A-2"), (5, "A-3")]

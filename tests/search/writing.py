@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from dataclasses import dataclass, field
 
@@ -16,11 +17,14 @@ NAMES = ("Ada", "Zürich", "Norway", "Kendall", "Smith")
 
 @st.composite
 def sentences(draw, least=1, most=6):
-    """Sentences that occur once each, since each has a number of its own."""
+    """Sentences that occur once each, since each has a number of its own.
+
+    It is no word of its own: a line that began with "136." would be taken for an item of a list, as it should.
+    """
     found = []
     for number in range(draw(st.integers(least, most))):
         words = [draw(st.sampled_from(NAMES)), *draw(st.lists(st.sampled_from(WORDS), min_size=4, max_size=30))]
-        found.append(f"{' '.join(words)} number {number + 100}.")
+        found.append(f"{' '.join(words)} number{number + 100}.")
     return found
 
 
@@ -36,12 +40,17 @@ def wrap(words, width):
 
 @dataclass
 class PdfPages:
-    """Pages of text at known places. Coordinates of fpdf2 are points from the upper left corner."""
+    """Pages of text at known places. Coordinates of fpdf2 are points from the upper left corner.
+
+    black: the number of a sentence; all others are red. A word that ends with a full stop ends one
+    """
 
     title: str = ""
     numbers: bool = False
     columns: int = 1
     size: float = 10.0
+    black: int | None = None
+    ended: int = 0  # sentences so far
     lines: list[list[tuple[float, float, str]]] = field(default_factory=list)
 
     def write(self, paragraphs, hyphens=False):
@@ -61,10 +70,21 @@ class PdfPages:
                         self._page(pdf)
                         column = 0
                     y = 80.0
-                pdf.text(50 + column * (width + 24), y, line)
+                self._line(pdf, 50 + column * (width + 24), y, line)
                 y += 1.2 * self.size
             y += 0.8 * self.size
         return bytes(pdf.output())
+
+    def _line(self, pdf, x, y, line):
+        """A line, the part of each sentence in its colour."""
+        if self.black is None:
+            pdf.text(x, y, line)
+            return
+        for part in re.findall(r"[^.]+(?:\. ?)?", line):
+            pdf.set_text_color(0 if self.ended == self.black else 255, 0, 0)
+            pdf.text(x, y, part)
+            x += pdf.get_string_width(part)
+            self.ended += part.rstrip().endswith(".")
 
     def _page(self, pdf):
         pdf.add_page()

@@ -8,15 +8,14 @@ probability of each; with z = (features - mean) / scale, held within ±`BOUND`:
 
 A reader gives the candidate that is furthest ahead of "no answer" in its own window, by the raw margin, and abstains if
 P(no answer) is above its P(right): of the two it gives the more probable one. Of several windows each counts as one.
-Where passages are searched for, the question mark does not count: in the data for fitting it tells which set a question
-is of, and so whether its passage was written to mislead. Ranking windows by P(right), and terms for the number of
-windows and for BM25, were tried: over real documents they gave no more right answers (benchmarks/results/documents.md).
-quoth.json keeps all this under `calibration`; `quoth calibrate` fits it (`quoth.score.calibrate`).
+Ranking windows by P(right), and terms for the number of windows and for BM25, were tried: over real documents they gave
+no more right answers (benchmarks/results/documents.md). quoth.json keeps all this under `calibration`; `quoth
+calibrate` fits it (`quoth.score.calibrate`).
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,31 +77,6 @@ class Confidence:
     def probabilities(self, values: ArrayLike) -> Float64s:
         """(…, F) features → (…, 3), the probabilities of `WRONG`, `RIGHT`, `NO_ANSWER`; they sum to 1."""
         return softmax_probabilities(self.exponents(values))
-
-    def ignoring(self, name: str) -> Confidence:
-        """The same with a feature held at its mean m, whatever it is; in a product x·m it is a part of x's weight.
-
-        With the product's own weight w, mean μ and scale s: w·(m·x − μ)/s = (w·m·s_x/s)·z_x + w·(m·μ_x − μ)/s
-        """
-        if name not in self.features:
-            return self
-        held = self.mean[self.features.index(name)]
-        right, none = (self._without(one, name, held) for one in (self.right, self.no_answer))
-        return replace(self, right=right, no_answer=none)
-
-    def _without(self, one: Outcome, name: str, held: float) -> Outcome:
-        weights, bias = list(one.weights), one.bias
-        for i, feature in enumerate(self.features):
-            others = factors(feature)
-            if name not in others:
-                continue
-            weight, weights[i] = weights[i] / self.scale[i], 0.0
-            others.remove(name)
-            if others:
-                x = self.features.index(others[0])
-                weights[x] += weight * held * self.scale[x]
-                bias += weight * (held * self.mean[x] - self.mean[i])
-        return Outcome(tuple(weights), bias)
 
     def to_json(self) -> dict[str, Any]:
         """What quoth.json keeps."""

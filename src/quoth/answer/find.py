@@ -103,8 +103,6 @@ def find_answers(
     collection = documents if isinstance(documents, Collection) else TextCollection(documents)
     texts = Documents(collection)
     confidence = reader.confidence if threshold is None else None
-    if confidence and _ranked(collection, read):
-        confidence = confidence.ignoring("question_mark")
     names = confidence.features if confidence else ("margin",)
     to_read = passages_to_read(question, collection, read)
     count = len(to_read) if _ranked(collection, read) else collection.passages

@@ -56,11 +56,14 @@ def read_markdown(data: bytes, name: str) -> Document:
     source = decode_utf8(data, name)
     blocks = _Blocks(source)
     _scan(blocks)
-    text, runs = edited(source, blocks.edits)
-    headings = moved_headings(blocks.headings, blocks.edits)
-    return Document(
-        name, text, next((one.title for one in headings), ""), headings, runs=runs, lines=line_starts(source)
-    )
+    return edited_document(name, source, blocks.edits, blocks.headings)
+
+
+def edited_document(name: str, source: str, edits: list[Edit], headings: list[tuple[int, int, str]]) -> Document:
+    """What edits leave of a source. headings: place in the source, level, title; the first one is the title."""
+    text, runs = edited(source, edits)
+    found = moved_headings(headings, edits)
+    return Document(name, text, found[0].title if found else "", found, runs, line_starts(source))
 
 
 def inline_edits(source: str, start: int, end: int) -> list[Edit]:

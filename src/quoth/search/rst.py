@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from quoth.search.document import Document, Edit, edited, line_starts
-from quoth.search.markdown import merged, moved_headings
+from quoth.search.document import Document, Edit, edited
+from quoth.search.markdown import edited_document, merged
 from quoth.search.text import decode_utf8
 from quoth.search.word_sets import word_set
 
@@ -62,10 +62,7 @@ def read_rst(data: bytes, name: str) -> Document:
     state = _State(source)
     for block in _blocks(source):
         _read_block(state, block)
-    text, runs = edited(source, state.edits)
-    headings = moved_headings(state.headings, state.edits)
-    title = headings[0].title if headings else ""
-    return Document(name, text, title, headings, runs, line_starts(source))
+    return edited_document(name, source, state.edits, state.headings)
 
 
 def _blocks(source: str) -> list[list[_Line]]:
