@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PUBLISHED = ("src", "tests", "docs", "examples", "benchmarks")
+PUBLISHED = ("src", "tests", "docs", "deploy", "examples", "benchmarks")
 PLAIN = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -95,6 +95,8 @@ WHEEL = (
     r"quoth/py\.typed",
     r"quoth/embedded/(model\.onnx|model\.onnx\.data|quoth\.json|tokenizer\.json|MODEL_CARD\.md)",
     r"quoth/recipes/([a-z]+/)?[a-z0-9_-]+\.toml",
+    r"quoth/answer/ask\.schema\.json",
+    r"quoth/serve/page/[a-z]+\.(html|js|css|svg)",
     r"quoth-[^/]+\.dist-info/(METADATA|WHEEL|RECORD|top_level\.txt|entry_points\.txt|licenses/LICENSE)",
 )
 

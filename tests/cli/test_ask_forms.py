@@ -12,7 +12,7 @@ from rich.console import Console
 
 from search.writing import PdfPages
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs/ask.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(__file__).parents[2] / "src/quoth/answer/ask.schema.json").read_text(encoding="utf-8"))
 MASTER = "Who is the harbour master?"
 FILES = {
     "handbook.md": "# Handbook\n\n## Staff\n\nThe harbour master is **Ingrid Solberg**. She lives in\nthe red house.\n",

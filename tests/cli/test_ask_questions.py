@@ -18,8 +18,8 @@ import pytest
 from answer.planted import planted_reader
 from cli.test_ask_forms import check
 from quoth.answer import Reader
+from quoth.answer.result import Form
 from quoth.cli.ask_prompt import KEPT, command
-from quoth.cli.ask_result import Form
 from quoth.errors import QuothError
 
 TEXT = "In spring they kept a heron there.\n"

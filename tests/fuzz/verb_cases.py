@@ -299,6 +299,70 @@ def analyse(draw: Draw) -> Case:
     return Case(files, (_command(draw, "analyse"), _argument(draw, "r"), *draw(st.sampled_from([(), ("s",)])), *more))
 
 
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+MESSAGES = (
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    *(
+        {"jsonrpc": "2.0", "id": 2 + number, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        for number, (name, arguments) in enumerate(
+            (
+                ("ask", {"question": "Who built the mill?", "top": 2, "form": "all", "min_score": 0.5}),
+                ("find_passages", {"query": "mill", "count": 3}),
+                ("verify_quote", {"quote": CONTEXT[:40]}),
+            )
+        )
+    ),
+    {"jsonrpc": "2.0", "id": 5, "method": "resources/list", "params": {"cursor": "quoth://documents/0.txt"}},
+    {"jsonrpc": "2.0", "id": 6, "method": "resources/read", "params": {"uri": "quoth://documents/0.txt?start=1"}},
+    {"jsonrpc": "2.0", "id": 7, "method": "tools/list"},
+)
+
+
+@st.composite
+def mcp(draw: Draw) -> Case:
+    """A folder of texts, and messages at standard input. Over HTTP it does not end."""
+    texts = draw(st.lists(st.sampled_from([CONTEXT, "", *TEXTS]), min_size=1, max_size=3))
+    files = {f"f/{i}.txt": text.encode("utf-8", "surrogatepass") for i, text in enumerate(texts)}
+    files |= draw(model_files("exported")) | {f"{OUT}/i": damage(draw, _stored_index())}
+    more = draw(
+        options(
+            model=("m", *ODD),
+            index=(f"{OUT}/i", f"{OUT}/new", "f", ""),
+            host=("0.0.0.0", "x", ""),
+            port=NUMBERS,
+            token_file=("f/0.txt", ""),
+            no_auth=None,
+            **DEVICE,
+        )
+    )
+    arguments = (_command(draw, "mcp"), _argument(draw, "f"), "-m", "m", *more)
+    return Case(files, arguments, draw(json_lines(*MESSAGES)))
+
+
+@st.composite
+def serve(draw: Draw) -> Case:
+    """A folder of texts and a model. If nothing is wrong with them, the server runs until it is interrupted."""
+    files = {"f/a.txt": draw(st.sampled_from([CONTEXT, "", *TEXTS])).encode("utf-8", "surrogatepass")}
+    files |= draw(model_files("exported")) | {f"{OUT}/i": damage(draw, _stored_index()), "t": b"x" * 20}
+    more = draw(
+        options(
+            index=(f"{OUT}/i", f"{OUT}/new", "f", ""),
+            host=("127.0.0.1", "::1", "0.0.0.0", "300.1.1.1", ""),
+            token_file=("t", "f/a.txt", "m", ""),
+            no_auth=None,
+            refresh=NUMBERS,
+            queue=NUMBERS,
+            timeout=NUMBERS,
+            max_body=NUMBERS,
+            batch_tokens=NUMBERS,
+            device=("cpu", "cuda", "x", ""),
+        )
+    )
+    port = ("--port", draw(st.sampled_from(("0", "0", "0", *NUMBERS))))
+    return Case(files, (_command(draw, "serve"), _argument(draw, "f"), "-m", _argument(draw, "m"), *port, *more))
+
+
 @st.composite
 def inspect(draw: Draw) -> Case:
     shape = {"family": "bert", **json.loads(model_folders()["whole"]["quoth.json"])["shape"]}
@@ -327,6 +391,8 @@ def _out(draw: Draw, name: str) -> str:
 
 CASES: dict[str, Any] = {
     "ask": ask(),
+    "serve": serve(),
+    "mcp": mcp(),
     "index": index(),
     "answer": answer(),
     "score": score(),

@@ -22,8 +22,8 @@ from quoth.cli import main as entry
 CONTROL = {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))} - set("\n\t\r")
 
 
-LONG = ("train", "prune", "build")  # a recipe may ask for thousands of epochs
-RUNS = 3.0  # seconds after which they are asked to stop
+# Seconds after which a verb is asked to stop: a recipe may ask for thousands of epochs, and a server has no end.
+LONG = {"train": 3.0, "prune": 3.0, "build": 3.0, "serve": 2.0}
 
 
 @contextmanager
@@ -46,13 +46,16 @@ def interrupted(seconds: float | None) -> Iterator[list[int]]:
 
 def run_verb(folder: Path, case: Case) -> None:
     """Run it; a `WrongError` if it ends otherwise than with a result or one line."""
-    with interrupted(RUNS if case.arguments[0] in LONG else None) as codes:
+    with interrupted(LONG.get(case.arguments[0])) as codes:
         code, shown, told = call(case)
     if "Traceback (most recent call last)" in told:
         raise WrongError("a traceback on stderr", told[-800:])
     if code not in codes:
         raise WrongError(f"exit code {code}", told[-500:])
-    if set(shown + told) & CONTROL:
+    messages = case.arguments[0] == "mcp" and code == 0 and "--help" not in case.arguments  # for a program, not shown
+    for line in shown.splitlines() if messages else ():
+        json.loads(line)
+    if set(told if messages else shown + told) & CONTROL:
         raise WrongError("a control character in what is shown", repr(shown + told)[:800])
     lines = told.splitlines()
     if code == 2 and not (lines and lines[-1].startswith("quoth: ") and len(lines[-1]) < 4500):
@@ -87,5 +90,7 @@ def call(case: Case) -> tuple[int, str, str]:
 
 
 STORED = dict.fromkeys(("evaluate", "calibrate"), ("m/quoth.json", "m/.quoth.json"))  # kept in the model
-STORED |= dict.fromkeys(("ask", "index"), tuple(f"{OUT}{end}" for end in (".lock", "-wal", "-shm", "-journal")))
+STORED |= dict.fromkeys(
+    ("ask", "index", "mcp", "serve"), tuple(f"{OUT}{end}" for end in (".lock", "-wal", "-shm", "-journal"))
+)
 TARGETS = tuple(Target(verb, "verb", CASES[verb], run_verb, (OUT, *STORED.get(verb, ())), seconds=60) for verb in VERBS)

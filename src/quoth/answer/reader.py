@@ -63,21 +63,26 @@ class Reader:
 
     @classmethod
     def load(
-        cls, source: str | Path | None = None, *, device: str | None = None, precision: str | None = None
+        cls,
+        source: str | Path | None = None,
+        *,
+        device: str | None = None,
+        precision: str | None = None,
+        runner: Runner | None = None,
     ) -> Reader:
         """Load a reader from a Quoth folder (of an ensemble too), a Hugging Face folder or a hub id.
 
         source: left out, or the word "embedded", it is the reader that ships with Quoth (`find_model`)
         device: "cpu", "cuda" …; a GPU is used if there is one. precision: "fp32", "bf16" or, on Hopper GPUs, "fp8"; by
         default bf16 on a GPU that has it. Checkpoints of other families than Quoth's are run by transformers, if
-        installed.
+        installed. runner: what runs the model instead, such as a process that has loaded it.
         The calibration of the folder, if it keeps one, is in the reader's `confidence`, and its no-answer threshold in
         `abstention`.
         """
         files = find_model(source)
         tokenizer = Tokenizer.load(_tokenizer_folder(files))
         abstention, confidence = stored_abstention(files), stored_confidence(files)
-        runner = load_runner(files, device, precision)
+        runner = runner or load_runner(files, device, precision)
         settings: dict[str, Any] = window_settings(files)
         return cls(runner, tokenizer, **settings, abstention=abstention, confidence=confidence, source=files.source)
 

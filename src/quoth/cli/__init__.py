@@ -25,6 +25,8 @@ app = typer.Typer(
 
 VERBS = (
     "ask",
+    "serve",
+    "mcp",
     "index",
     "answer",
     "score",

@@ -12,9 +12,9 @@ import typer
 
 from quoth.answer import Reader
 from quoth.answer.find import READ, check_min_score
+from quoth.answer.result import PLACES, Form, Kind, result
 from quoth.cli.ask_output import show
 from quoth.cli.ask_prompt import prompt
-from quoth.cli.ask_result import PLACES, Form, Kind, result
 from quoth.cli.common import Device, MinScore, Model, Precision, progress
 from quoth.cli.screen import print_json, say
 from quoth.data.source import decoded, read_source

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 
 from quoth.answer.find import check_min_score
-from quoth.cli.ask_result import Form
+from quoth.answer.result import Form
 from quoth.cli.screen import say
 from quoth.errors import QuothError
 from quoth.search import Collection

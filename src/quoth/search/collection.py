@@ -50,7 +50,11 @@ class Collection(Protocol):
         Passages that share no word with it are given only if all passages are asked for, or if none shares one.
         """
 
-    def refreshed(self) -> Collection:
+
+class OpenCollection(Collection, Protocol):
+    """A collection of files and folders, which may change."""
+
+    def refreshed(self) -> OpenCollection:
         """The documents as they are now: this collection if none changed, else a new one.
 
         Questions of this one can be asked meanwhile from other threads, and after it too: a document that is gone or
@@ -60,7 +64,7 @@ class Collection(Protocol):
 
 def open_collection(
     paths: Sequence[str], *, use_index: bool = True, index: str | Path | None = None, progress: Progress | None = None
-) -> Collection:
+) -> OpenCollection:
     """Open files, folders and standard input (`-`) for questions.
 
     - use_index: for each folder, use its index and bring it up to date; else read everything into memory
@@ -91,7 +95,7 @@ def open_collection(
         if _files(left, known):
             parts.append(_in_memory(left, known))
     parts[0].notes = [*notes, *parts[0].notes]
-    found: Collection = parts[0] if len(parts) == 1 else Joined(parts)
+    found: OpenCollection = parts[0] if len(parts) == 1 else Joined(parts)
     if not len(found):
         told = found.notes
         more = f" (and {len(told) - 1:,} more like it)" if len(told) > 1 else ""
@@ -190,7 +194,7 @@ class IndexCollection:
 class Joined:
     """Several collections as one: their best passages in turn, since scores of different indices do not compare."""
 
-    def __init__(self, parts: Sequence[Collection]) -> None:
+    def __init__(self, parts: Sequence[OpenCollection]) -> None:
         self._parts = parts
         self._starts = [sum(len(part) for part in parts[:i]) for i in range(len(parts) + 1)]
         self.notes = [note for part in parts for note in part.notes]
@@ -242,10 +246,6 @@ class TextCollection:
             wide = widened(passage, self._texts[passage.document])
             found.append(FoundPassage(wide.document, wide.begin, wide.past, score))
         return found
-
-    def refreshed(self) -> TextCollection:
-        """Itself: the texts stay as they are."""
-        return self
 
 
 def _of_folder(folder: str, path: str | Path | None, progress: Progress | None) -> IndexCollection:

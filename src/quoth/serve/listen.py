@@ -1,0 +1,21 @@
+"""A socket to listen at, for `quoth serve` and `quoth mcp --http`."""
+
+from __future__ import annotations
+
+import socket
+
+from quoth.errors import QuothError
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or an error that says why not."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        sock = socket.socket(family)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(2048)
+        return sock
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise QuothError(f"{host}:{port}: cannot listen there ({why}); choose another --host or --port") from None
