@@ -6,6 +6,7 @@
 Every question comes with its own context. All take turns in each pass, on the same questions:
 
     one by one    `Reader.find` in this process, a question after the other: what a request asks the reader to do
+    N at a time   `Reader.judge` of N questions after the other: what the reader does with as many as N clients have
     batched       `Reader.judge` of all questions at once: the most that the reader can do
     N clients     each in a closed loop over one connection, all in one process of their own
 
@@ -63,7 +64,8 @@ def main() -> None:
         for number in range(given.passes):
             steps: list[tuple[str, Any]] = [
                 ("one by one", lambda: one_by_one(reader, questions)),
-                ("batched", lambda: batched(reader, questions)),
+                *((f"{n} at a time", lambda n=n: batched(reader, questions, n)) for n in CLIENTS[1:]),
+                ("batched", lambda: batched(reader, questions, len(questions))),
                 *((f"{n} clients", lambda n=n: clients(file, port, pid, n)) for n in CLIENTS),
             ]
             for name, step in steps if number % 2 == 0 else reversed(steps):
@@ -88,9 +90,11 @@ def one_by_one(reader: Reader, questions: list[Question]) -> Turn:
     return turn(len(questions), time.perf_counter() - begun, time.process_time() - cpu, times)
 
 
-def batched(reader: Reader, questions: list[Question]) -> Turn:
+def batched(reader: Reader, questions: list[Question], count: int) -> Turn:
+    """So many at a time."""
     cpu, begun = time.process_time(), time.perf_counter()
-    reader.judge(questions)
+    for start in range(0, len(questions), count):
+        reader.judge(questions[start : start + count])
     return turn(len(questions), time.perf_counter() - begun, time.process_time() - cpu, [])
 
 
@@ -180,20 +184,23 @@ def show(turns: dict[str, list[Turn]], count: int, passes: int) -> None:
     middle = {name: {key: median(one[key] for one in some) for key in some[0]} for name, some in turns.items()}
     rows = []
     for name, found in middle.items():
-        ratios = [
-            median(one["rate"] / other["rate"] for one, other in zip(turns[name], turns[base]))
-            for base in ("one by one", "batched")
-        ]
         late = f"{found['p50']:.1f} | {found['p99']:.1f}" if found["p50"] else "— | —"
-        rows.append(
-            [name, f"{found['rate']:.1f}", *(f"{100 * ratio:.0f} %" for ratio in ratios), *late.split(" | "),
-             f"{found['cpu']:.1f}"]
-        )  # fmt: skip
-    heads = ["", "questions/s", "of one by one", "of batched", "p50 ms", "p99 ms", "CPU ms a question"]
+        same = name.replace("clients", "at a time")
+        beside = [ratio(turns, name, base) for base in ("one by one", same, "batched")]
+        rows.append([name, f"{found['rate']:.1f}", *beside, *late.split(" | "), f"{found['cpu']:.1f}"])
+    heads = ["", "questions/s", "of one by one", "of as many at a time", "of batched", "p50 ms", "p99 ms",
+             "CPU ms a question"]  # fmt: skip
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}; {count} questions, {passes} passes\n")
     print(markdown(heads, rows))
     behind = middle["1 clients"]["p50"] - middle["one by one"]["p50"]
     print(f"\none client waits {behind:+.1f} ms longer than for the reader, by the medians of p50")
+
+
+def ratio(turns: dict[str, list[Turn]], name: str, base: str) -> str:
+    """The rate of one beside that of another in the same pass, median."""
+    if base not in turns or base == name:
+        return "—"
+    return f"{100 * median(one['rate'] / other['rate'] for one, other in zip(turns[name], turns[base])):.0f} %"
 
 
 if __name__ == "__main__":
