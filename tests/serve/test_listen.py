@@ -1,0 +1,35 @@
+"""The socket of the server."""
+
+import asyncio
+import socket
+
+import pytest
+
+from quoth.errors import QuothError
+from quoth.serve.listen import bind
+
+
+def test_responses_do_not_wait_for_acknowledgements():
+    """asyncio turns Nagle's algorithm off for sockets that say that they are TCP; a response is written in two parts."""
+    set_ = []
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport):
+            set_.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            transport.close()
+
+    async def connect():
+        sock = bind("127.0.0.1", 0)
+        server = await asyncio.get_running_loop().create_server(Protocol, sock=sock)
+        reading, writing = await asyncio.open_connection(*sock.getsockname())
+        await reading.read()
+        writing.close()
+        server.close()
+
+    asyncio.run(connect())
+    assert set_ == [1]
+
+
+def test_a_port_that_is_taken_is_one_line():
+    with bind("127.0.0.1", 0) as sock, pytest.raises(QuothError, match=r"cannot listen there .*another --host or --port"):
+        bind("127.0.0.1", sock.getsockname()[1])
