@@ -10,7 +10,7 @@ from quoth.serve.listen import bind
 
 
 def test_responses_do_not_wait_for_acknowledgements():
-    """asyncio turns Nagle's algorithm off for sockets that say that they are TCP; a response is written in two parts."""
+    """asyncio turns Nagle's algorithm off for sockets that say that they are TCP."""
     set_ = []
 
     class Protocol(asyncio.Protocol):
@@ -31,5 +31,5 @@ def test_responses_do_not_wait_for_acknowledgements():
 
 
 def test_a_port_that_is_taken_is_one_line():
-    with bind("127.0.0.1", 0) as sock, pytest.raises(QuothError, match=r"cannot listen there .*another --host or --port"):
+    with bind("127.0.0.1", 0) as sock, pytest.raises(QuothError, match=r"cannot listen there .*choose another"):
         bind("127.0.0.1", sock.getsockname()[1])
