@@ -11,7 +11,7 @@ def bind(host: str, port: int) -> socket.socket:
     """A socket that listens there, or an error that says why not."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # With the protocol 0, which is TCP too, asyncio leaves Nagle's algorithm on: a response, which is written in two
+        # With the protocol 0, which is TCP too, asyncio leaves Nagle's algorithm on: a response, written in two
         # parts, would wait 40 ms for the client's acknowledgement.
         sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
