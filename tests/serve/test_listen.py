@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -26,7 +27,8 @@ def test_responses_do_not_wait_for_acknowledgements():
         writing.close()
         server.close()
 
-    asyncio.run(connect())
+    with ThreadPoolExecutor(1) as pool:  # the tests of the page leave an event loop in this thread
+        pool.submit(asyncio.run, connect()).result()
     assert set_ == [1]
 
 
