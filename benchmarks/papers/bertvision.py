@@ -7,7 +7,7 @@
 1. heads: the encoder for 2 epochs at a constant learning rate, frozen at 0 (the control), 0.3, 1 and 2; on each, all
    heads of bertvision/heads, with sizes of 386, 64 and 145 (386·384/1024, which keeps the paper's ratio), for one
    epoch; the deep ones at 0.3 and 1 alone; among them the control `linear`, the last layer's head trained anew, which
-   is never the best head. Then ensembles of the encoder and its best head, and the authors' own
+   does not count as a best head. Then ensembles of the encoder and its best head, and the authors' own
    decoding rule.
 2. curves: bertvision/less-data, the heads scored after 1 … 100 % of the data.
 
