@@ -1,7 +1,11 @@
-"""Questions for measurements: fixed samples, and parts of SQuAD files."""
+"""Questions for measurements: fixed samples, and parts of SQuAD files.
+
+python -m benchmarks.questions dev-v2.0.json --out data      data/dev.json and data/test.json, halves by article
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -20,7 +24,9 @@ def sample(path: str, count: int) -> list[Question]:
     return [every[i] for i in drawn]
 
 
-def hold_out(train: Path, folder: Path, part: float) -> tuple[Path, Path]:
+def hold_out(
+    train: Path, folder: Path, part: float, names: tuple[str, str] = ("search-train", "search-held-out")
+) -> tuple[Path, Path]:
     """Split a SQuAD file by article: about `part` of the questions, at least one article, go to the second file."""
     data = json.loads(read_source(train))
     sizes = [sum(len(p["qas"]) for p in article["paragraphs"]) for article in data["data"]]
@@ -28,7 +34,7 @@ def hold_out(train: Path, folder: Path, part: float) -> tuple[Path, Path]:
     count = max(1, int((np.cumsum(np.array(sizes)[order]) <= part * sum(sizes)).sum()))
     held = set(order[:count].tolist())
     folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "search-train.json", folder / "search-held-out.json"
+    paths = folder / f"{names[0]}.json", folder / f"{names[1]}.json"
     for path, inside in zip(paths, (False, True)):
         articles = [article for i, article in enumerate(data["data"]) if (i in held) == inside]
         path.write_text(json.dumps({"version": "v2.0", "data": articles}), encoding="utf-8")
@@ -52,3 +58,16 @@ def thin(train: Path, folder: Path, share: float) -> Path:
     path = folder / f"train-{share:g}.json"
     write_json(path, data)
     return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("squad", type=Path, help="a SQuAD file, such as the official dev-v2.0.json")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of dev.json and test.json")
+    options = parser.parse_args()
+    for path in hold_out(options.squad, options.out, 0.5, ("dev", "test")):
+        print(f"wrote {path}: {len(read(path)):,} questions")
+
+
+if __name__ == "__main__":
+    main()

@@ -102,7 +102,7 @@ def test_every_task_at_every_epoch(results):
     assert found == {**wanted, **{f"answerable-{at}-seed0": ("answerable", at, 0) for at in AT}}
     for one in results["runs"].values():
         heads = one["heads"]
-        assert len(heads) == (7 if one["task"] == "answerable" else 8)
+        assert len(heads) == (8 if one["task"] == "answerable" else 9)  # with the encoder and the control
         assert [[look["epoch"] for look in h["curve"]] for n, h in heads.items() if n != "encoder"] == [[1, 2]] * (
             len(heads) - 1
         )
@@ -156,12 +156,13 @@ def test_a_short_run_is_the_beginning_of_the_recipes_own(place, results, tmp_pat
 @pytest.mark.slow
 def test_tables(results, output):
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in output.splitlines() if line.startswith("|")]
-    asked, glue = rows[2 : 2 + 21], rows[2 + 21 + 2 :]
+    asked, glue = rows[2 : 2 + 24], rows[2 + 24 + 2 :]
     assert len(glue) == 12
     one = results["runs"]["answerable-1-seed0"]["heads"]
     at_1 = {row[1]: row for row in asked if row[0] == "1"}
     assert list(at_1) == [
         "encoder",
+        "linear",
         "lp",
         "lp-adapter-386",
         "ap-adapter-386",
@@ -171,11 +172,14 @@ def test_tables(results, output):
     assert at_1["lp"][3] == f"{quality['exact']:.1f} / {quality['f1']:.1f}"
     assert at_1["lp"][6] == "78.2 / 76.3"
     assert at_1["encoder"][4] == "–"
+    assert at_1["linear"][6] == "control, ours"
+    assert output.count("| linear | lp |") == 1  # GLUE's columns: the control first
     assert [row[:2] for row in glue] == [
         [f"{task}, {'mcc' if task == 'CoLA' else 'acc'}", at] for task in RECIPES for at in AT
     ]
     for row in glue:
-        assert float(row[3].split()[0]) == max(map(float, row[4:-1]))
+        assert float(row[3].split()[0]) == max(map(float, row[5:-1]))  # the control is not a best head
+        assert "(linear)" not in row[3]
     assert [row[-1] for row in glue if row[-1]] == ["82.0 → 84.0", "63.9 → 72.6", "92.7 → 92.7", "53.4 → 60.0"]
 
 

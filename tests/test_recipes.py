@@ -1,5 +1,9 @@
-"""Every recipe that ships is found by its name and can be read; its tuning and heads fit the model that it names."""
+"""Every recipe that ships is found by its name and can be read; its tuning and heads fit the model that it names.
 
+Each row of the tables of Hulburd, BERTVision and Silva has one. `tests/train/test_recipe_runs.py` runs them.
+"""
+
+import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -47,6 +51,7 @@ PUBLISHED = {
 # Parameters of the classification heads of BERTVision, at 26 channels of 1,024. The authors also count running means
 # and variances of batch normalisation in their Xceptions, 2,944 in the short one.
 CLASSES = {
+    "linear": 2_050,
     "lp": 2_077,
     "lp-adapter-386": 398_499,
     "ap-adapter-386": 398_472,
@@ -54,7 +59,97 @@ CLASSES = {
     "xception-short-cls": 269_058 - 2_944,
     "xception-full": 20_662_106,
 }
-BERTVISION = {"heads", "less-data", "answerable", "mrpc", "rte", "sst2", "cola"}
+# And those of its span heads, at 25 states; the control is a linear head as BERT itself has it.
+SPANS = {
+    "linear": 2_050,
+    "lp": 2_076,
+    "ap": 2_050,
+    "adapter-64": 68_802,
+    "adapter-64-skip": 68_802 + 2_048,
+    "adapter-64-each": 1_643_202,
+    "adapter-64-each-skip": 1_643_202 + 2_048,
+    "adapter-386": 414_952,
+    "adapter-386-skip": 414_952 + 2_048,
+    "adapter-386-each": 9_910_552,
+    "adapter-386-each-skip": 9_910_552 + 2_048,
+    "lp-adapter-386": 398_498,
+    "joined": 811_400,
+}
+# Of the others the paper gives the share of BERT-large's 335,143,938 parameters, in per cent.
+SHARES = {
+    "cnn-1xn": 0.099,
+    "cnn-1xn-dilated": 0.099,
+    "cnn-1xn-no-dropout": 0.099,
+    "lp-cnn-1xn": 0.093,
+    "ap-cnn-1xn": 0.093,
+    "lp-adapter-cnn-1xn": 0.207,
+    "lp-adapter-cnn-nxn": 0.332,
+    "lp-adapter-inception": 1.994,
+    "lp-adapter-xception": 1.970,
+}
+LARGE = 335_143_938  # with pooler and a head of two outputs
+# Parameters of Silva's heads beyond the vectors S and E: 2·(L + 1), none, H², and a block of 12·H² + 12·H.
+SILVA = {
+    "bert": 0,
+    "albert": 0,
+    "albert-5-epochs": 0,
+    "weighted": 2 * 13,
+    "dot": 0,
+    "dot-5-epochs": 0,
+    "multiplicative": 768**2,
+    "encoder": 12 * 768**2 + 12 * 768,
+}
+# The rows of the three papers' tables, as the comments of the recipes name them, and the recipe of each.
+ROWS = {
+    "hulburd": {
+        "table 1, L0": "l0",
+        "table 1, L1": "l1",
+        "table 1, L3": "l3",
+        "table 1, L6": "l6",
+        "table 1, L12": "l12",
+        "table 2, L12-A64": "l12-a64",
+        "table 2, L0-A64": "l0-a64",
+        "table 2, L0-A768": "l0-a768",
+        "more feature maps per sample": "l0-cacnn-vectorised-5-maps-16",
+    },
+    "bertvision": {
+        'table 1, "learned pooling"': "heads",
+        'table 1, "average pooling"': "heads",
+        'table 1, "adapter size 386"': "heads",
+        'table 1, "adapter size 386, weights not shared"': "heads",
+        'table 1, "adapter size 64"': "heads",
+        'table 1, "adapter size 64, weights not shared"': "heads",
+        'tables 1 and 2, "LP adapter size 386 & xception"': "heads",
+        'table 2, "adapter size 386"': "heads",
+        'table 2, "adapter size 386, weights not shared"': "heads",
+        'table 2, "adapter size 64"': "heads",
+        'table 2, "adapter size 64, weights not shared"': "heads",
+        'table 3, "our model 3/10e"': "heads",
+        'table 3, "our model 1e"': "heads",
+        "ensemble of BERT and its best head": "heads",
+        "figure 2": "less-data",
+        "figure 3": "answerable",
+        "table 4": "answerable",
+        "BERT 2e": "two-epochs",
+        "best model 1e": "two-epochs",
+        "best model 3/10e": "two-epochs",
+        "ensemble BERT 2e + best 1e": "two-epochs",
+        "figure 5": "answerable-fine-tuning",
+        "figure 6": "fine-tuning",
+    },
+    "silva": {
+        "table 2 (2 epochs), BERT-Base": "bert",
+        "BERT-Base-no-ft": "bert",
+        "table 2 (2 epochs), ALBERT": "albert",
+        "table 2 (2 epochs), Weighted": "weighted",
+        "table 2 (2 epochs), Dot Attention": "dot",
+        "table 3 (5 epochs), ALBERT": "albert-5-epochs",
+        "table 3 (5 epochs), Dot Attention": "dot-5-epochs",
+        "table 3 (5 epochs), Weighted Attention": "multiplicative",
+        "table 3 (5 epochs), Encoder": "encoder",
+    },
+}
+BERTVISION = {*ROWS["bertvision"].values(), "mrpc", "rte", "sst2", "cola"}
 LABELS = {"answerable": 2, "glue": 2, "span": None, "pretrain": None}  # of each task
 
 
@@ -138,9 +233,30 @@ def test_the_recipe_of_the_embedded_reader():
     assert recipe.card.limits
 
 
+def stems(folder):
+    return {path.stem for path in RECIPES if path.parent.name == folder}
+
+
+def comments(path):
+    """All comments of a recipe, as one line."""
+    return " ".join(line.lstrip("# ") for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
+
+
 def test_every_row_of_the_tables_has_a_recipe():
-    assert PUBLISHED.keys() <= {path.stem for path in RECIPES if path.parent.name == "hulburd"}
-    assert {path.stem for path in RECIPES if path.parent.name == "bertvision"} == BERTVISION
+    assert PUBLISHED.keys() <= stems("hulburd")
+    assert stems("bertvision") == BERTVISION
+    assert stems("silva") == SILVA.keys()
+    for folder, rows in ROWS.items():
+        for row, stem in rows.items():
+            assert row in comments(find_recipe(f"{folder}/{stem}")), (row, stem)
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_recipe_of_a_paper_says_which_rows_it_is_of(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if path.parent.name in ROWS:
+        assert sum(line.startswith("# Rows: ") for line in lines) == 1
+    assert all(len(line) <= 150 for line in lines)
 
 
 def bertvision(stem):
@@ -151,6 +267,83 @@ def count(recipe, shape):
     with torch.device("meta"):
         heads = {n: build_head(head, shape.hidden, len(shape.layers)) for n, (head, _) in recipe.frozen.each().items()}
     return {name: sum(value.numel() for value in head.parameters()) for name, head in heads.items()}
+
+
+def test_span_heads_have_the_published_sizes():
+    recipe = bertvision("heads")
+    found = count(recipe, SHAPES[recipe.model])
+    assert {name: found[name] for name in SPANS} == SPANS
+    assert found.keys() == {*SPANS, *SHARES}
+    for name, share in SHARES.items():
+        assert 100 * found[name] / LARGE == pytest.approx(share, rel=0.05), name
+
+
+@pytest.mark.parametrize("stem", ["heads", "less-data", "answerable"])
+def test_the_sizes_in_the_comments_are_those_of_the_heads(stem):
+    path = find_recipe(f"bertvision/{stem}")
+    recipe = read_recipe(path)
+    written = re.findall(r"^# (\d[\d,]*\d)[;, ].*\n(\S+) = ", path.read_text(encoding="utf-8"), re.M)
+    found = count(recipe, SHAPES[recipe.model])
+    assert {name: int(size.replace(",", "")) for size, name in written}.items() <= found.items()
+    assert len(written) >= len(found) - 1  # 20.7M is written so
+
+
+def test_the_control_is_the_last_layers_linear_head_alone():
+    for stem in ("heads", "less-data", "two-epochs"):
+        frozen = bertvision(stem).frozen
+        head, settings = frozen.each()["linear"]
+        made = build_head(head, 1024, 24)
+        assert (made.reads, settings.at) == ((24,), frozen.at)  # the last of the states 0 … 24, at every stage
+    for stem in ("answerable", "mrpc", "rte", "sst2", "cola"):
+        recipe = bertvision(stem)
+        assert recipe.frozen.heads["linear"] == recipe.head  # as the encoder's own, which the others begin beside
+
+
+@pytest.mark.parametrize("stem", ["fine-tuning", "answerable-fine-tuning"])
+def test_the_curves_of_the_encoder_are_one_run(stem):
+    recipe = bertvision(stem)
+    tenths = tuple(n / 10 for n in range(11))
+    assert (*recipe.evaluation.at, recipe.optimisation.epochs) == (*tenths, 2, 3, 4, 5, 6)
+    assert (recipe.optimisation.schedule, recipe.optimisation.warmup_ratio) == ("constant", 0)
+    with torch.device("meta"):
+        head = build_head(recipe.head, 1024, 24)
+        model = Model(Encoder(SHAPES[recipe.model]), head, pooler=True)
+    assert sum(value.numel() for value in model.parameters()) == LARGE
+
+
+def test_ensembles_in_the_comments_are_of_models_that_the_run_leaves():
+    found = {}
+    for stem in ("heads", "two-epochs"):
+        recipe = bertvision(stem)
+        for line in find_recipe(f"bertvision/{stem}").read_text(encoding="utf-8").splitlines():
+            if "quoth ensemble" not in line:
+                continue
+            encoder, epoch, name = re.search(
+                r"ensemble RUN/(\S+) RUN/frozen/epoch-(\S+)/(\S+)/model --out", line
+            ).groups()
+            assert float(epoch) in recipe.frozen.at
+            assert name in recipe.frozen.heads
+            last = float(epoch) == recipe.optimisation.epochs
+            assert encoder == ("model" if last else f"snapshots/epoch-{epoch}")
+            found[stem, epoch] = name
+    assert found == {
+        ("heads", "0.3"): "adapter-386-skip",
+        ("heads", "1"): "adapter-386",
+        ("two-epochs", "2"): "adapter-386",
+    }
+
+
+def test_silva():
+    for stem, own in SILVA.items():
+        recipe = read_recipe(find_recipe(f"silva/{stem}"))
+        head = build_head(recipe.head, 768, 12)
+        vectors = 2 * 768 + 2  # S and E, with the biases that a linear head has in Hugging Face
+        assert sum(value.numel() for value in head.parameters()) == own + vectors
+        o, longer = recipe.optimisation, 5 if "5" in stem or stem in ("multiplicative", "encoder") else 2
+        assert (o.epochs, o.learning_rate, o.schedule) == (longer, 3e-5, "linear")
+        assert o.batch_size == (8 if stem == "bert" else 12)
+        assert (0 in recipe.evaluation.at) == (stem == "bert")  # the untuned row
+        assert (recipe.data.max_length, recipe.data.step) == (384, 128)
 
 
 def test_heads_for_answer_or_no_answer_have_the_published_sizes():

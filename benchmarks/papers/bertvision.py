@@ -6,7 +6,8 @@
 
 1. heads: the encoder for 2 epochs at a constant learning rate, frozen at 0 (the control), 0.3, 1 and 2; on each, all
    heads of bertvision/heads, with sizes of 386, 64 and 145 (386·384/1024, which keeps the paper's ratio), for one
-   epoch; the deep ones at 0.3 and 1 alone. Then ensembles of the encoder and its best head, and the authors' own
+   epoch; the deep ones at 0.3 and 1 alone; among them the control `linear`, the last layer's head trained anew, which
+   does not count as a best head. Then ensembles of the encoder and its best head, and the authors' own
    decoding rule.
 2. curves: bertvision/less-data, the heads scored after 1 … 100 % of the data.
 
@@ -31,9 +32,11 @@ from quoth.recipes import find_recipe
 DEEP = {"lp-adapter-inception": (0.3,), "lp-adapter-xception": (0.3, 1)}  # the authors have no Inception at 1 epoch
 OTHER = 145
 ENCODER = "encoder"
+CONTROL = "linear"  # the last layer's linear head, trained anew: what a head gains without reading other layers
 # The authors' EM / F1 at 0.3 and at 1 epoch, as fractions of 1.
 PAPER = {
     "encoder": (".654/.702", ".728/.777"),
+    CONTROL: ("control, ours", "control, ours"),
     "lp": (".670/.712", ".731/.766"),
     "lp-cnn-1xn": (".675/.721", ".745/.789"),
     "ap-cnn-1xn": (".657/.700", ".742/.786"),
@@ -108,8 +111,11 @@ def heads_run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def stage_facts(run: Path, epoch: str, stage: Mapping[str, Any], task: Any) -> dict[str, Any]:
-    """A stage's metrics, and what the encoder with its best head gets; the best by F1 at the best threshold."""
-    rows = {name: head for name, head in stage["heads"].items() if name != ENCODER}
+    """A stage's metrics, and what the encoder with its best head gets.
+
+    The best is that of the highest F1 at the best threshold, the control left out.
+    """
+    rows = {name: head for name, head in stage["heads"].items() if name not in (ENCODER, CONTROL)}
     best = max(rows, key=lambda name: rows[name]["quality"]["best_f1"])
     found: dict[str, Any] = {**stage, "best": best}
     if ENCODER not in stage["heads"]:

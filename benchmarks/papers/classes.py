@@ -110,7 +110,7 @@ def at_best_threshold(run: Run) -> dict[str, dict[str, float]]:
     places = {ENCODER: folder / "model", **{name: stage / name / "model" for name in recipe.frozen.heads}}
     evaluation = prepared_task(run.job).evaluation
     questions = evaluation.windows.question
-    labels = evaluation.labels[np.unique(questions, return_index=True)[1]]  # of the first window of each question
+    labels = evaluation.classes
     found = {}
     for name, place in places.items():
         logits = class_logits(load(place), evaluation.windows, Device.choose(None, None))

@@ -58,6 +58,7 @@ ROWS = (
     Row("BitFit", "bitfit", TINY),
     Row("L0 CACNN vectorised 3", "l0-cacnn-vectorised-3", SMALL),
     Row("L0 CACNN vectorised 5", "l0-cacnn-vectorised-5", SMALL),
+    Row("L0 CACNN 16 maps, vectorised 5", "l0-cacnn-vectorised-5-maps-16", SMALL),
     Row("L0 CACNN simple 3", "l0-cacnn-simple-3", SMALL),
     Row("L0 CACNN simple 5", "l0-cacnn-simple-5", SMALL),
 )
@@ -141,7 +142,7 @@ def infer(model: Any, task: Any) -> None:
 def full_cnn(name: str) -> Row:
     """A row of a context-aware CNN, with all layers tuned beside it."""
     context, width = name.split()[-2:]
-    over = (f"head.context={context}", f"head.width={width}")
+    over = (f"head.context={context}", f"head.width={width}", *(["head.maps=16"] if "16 maps" in name else []))
     return replace(BEST_CNN_FULL, name=name.replace("L0", "L12"), overrides=over)
 
 

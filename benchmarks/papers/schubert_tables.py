@@ -18,7 +18,7 @@ from quoth.files import atomic_file
 
 ORDER = ("unpruned", "all", "h", "f", "a", "uniform", "layers")
 TASKS = {
-    "SQuAD": (("best_f1", "SQuAD 2.0 best F1"), ("f1", "F1 at 0"), ("answered_f1", "SQuAD 1.1 F1")),
+    "SQuAD": (("best_f1", "SQuAD 2.0 best F1"), ("f1", "F1 at 0"), ("answered_f1", "answerable F1")),
     "MRPC": (("acc", "MRPC acc"), ("f1", "MRPC F1")),
     "RTE": (("acc", "RTE acc"),),
     "SST-2": (("acc", "SST-2 acc"),),

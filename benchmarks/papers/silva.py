@@ -63,7 +63,7 @@ def search_runs(options: argparse.Namespace, row: Row) -> list[Run]:
     train, held_out = options.searched
     for rate in options.search_rates:
         changes = overrides(options.model, train, held_out, rate, options.search_epochs)
-        made.append(make_run(options, row, "search", rate, 0, *changes))
+        made.append(make_run(options, row, "search", rate, 0, *changes, "evaluation.at=[]"))
     return made
 
 

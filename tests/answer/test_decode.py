@@ -125,7 +125,10 @@ def loop_bertvision(contexts, windows):
                 continue
             s, e = np.array(s, np.float32).tolist(), np.array(e, np.float32).tolist()
             i, j = s.index(max(s)), e.index(max(e))
-            span = (chars[i - 1][0], chars[j - 1][1]) if 0 < i <= j else None
+            # The authors' answer is tokens[i : j + 1], nothing if that is empty or ["[CLS]"]; of these the passage's.
+            answer = (["[CLS]", *chars])[i : j + 1]
+            inside = answer[1:] if answer[:1] == ["[CLS]"] else answer
+            span = (inside[0][0], inside[-1][1]) if inside else None
             span = span if span and has_text(span, context) else None
             verdicts.append((softmax(s)[i] * softmax(e)[j], span))
         best = max((product for product, _ in verdicts), default=0.0)
@@ -327,6 +330,16 @@ def test_no_passage_no_window_no_characters():
         [Answer("", 0, 0, 0.0, True)],
     ]
     assert np.isposinf(decoded.null_minus_best).all()
+
+
+def test_from_cls_to_a_token_of_the_passage_is_an_answer_for_bertvision():
+    """The authors' get_output_strings: tokens[start : end + 1], and only [] and ["[CLS]"] are "no answer"."""
+    start_is_cls = decode(*one("abc", [9, 0, 1, 2], [0, 1, 9, 2]), rule="bertvision")
+    assert start_is_cls.predictions() == ["ab"]
+    assert start_is_cls.answers(0)[0].end == 2
+    end_is_cls = decode(*one("abc", [0, 0, 9, 2], [9, 1, 0, 2]), rule="bertvision")
+    both_are = decode(*one("abc", [9, 0, 1, 2], [9, 1, 0, 2]), rule="bertvision")
+    assert end_is_cls.predictions() == both_are.predictions() == [""]
 
 
 def test_of_tied_windows_the_first_counts_for_bertvision():

@@ -12,6 +12,7 @@ evaluate = "b.json"
 task = "span"
 fraction = 0.1
 held_out = 0.0
+whole_words = false
 max_length = 320
 step = 100
 max_query_length = 48

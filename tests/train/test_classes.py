@@ -18,16 +18,22 @@ from quoth.data.glue import read_glue
 from quoth.errors import QuothError
 from quoth.model.loading import load
 from quoth.model.saving import save_hugging_face
-from quoth.tasks import AnswerableTask, Examples, GlueTask
+from quoth.tasks import AnswerableTask, GlueTask
+from quoth.tasks.examples import ClassExamples
 from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
 from quoth.train.build import build_model
 from quoth.train.recipe import make_recipe
+from quoth.windows.packed import NOTHING
 from quoth.windows.questions import make_windows
 from quoth.windows.sentences import make_pairs
 from quoth.windows.tokenizer import Tokenizer
 from train.material import FACTS, farthest, make_recipe_file, prepare, table, train, weights
 
+NUMBERS = (  # each a token
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+)
 PLAIN = {"kind": "class", "labels": 2}
 POOLED = {"kind": "class", "labels": 2, "pooled": True}
 DENSE = {"kind": "class", "labels": 2, "activation": "tanh"}
@@ -91,7 +97,7 @@ def glue_recipe(place, glue, task, head, **sections):
 
 def glue_task(metrics, labels, classes):
     """Rows of a window each, to be evaluated on."""
-    examples = Examples(SimpleNamespace(question=np.arange(len(labels))), labels)
+    examples = ClassExamples(SimpleNamespace(question=np.arange(len(labels))), labels, labels)
     return GlueTask(metrics, ("x",) * classes, examples, examples)
 
 
@@ -134,7 +140,39 @@ class TestLoss:
 
 
 class TestData:
-    def test_every_window_has_the_class_of_its_question(self, material, tokens):
+    def test_a_window_without_the_whole_answer_is_no_answer(self, tokens, tmp_path):
+        """By hand. 15 tokens hold [CLS], "who ?", two [SEP] and ten words of the passage: 0-9, 4-13, 8-17, 12-19."""
+        source = tmp_path / "squad.json"
+        answers = {
+            "over the end of the first": ("ten eleven", [1, 0, 0, 1]),  # words 9 and 10
+            "in the first two": ("seven", [0, 0, 1, 1]),  # word 6
+            "in the last alone": ("twenty", [1, 1, 1, 0]),  # word 19
+            "in all but the first": ("thirteen", [1, 0, 0, 0]),  # word 12
+            "in none, it is too long": (NUMBERS[8:71], [1, 1, 1, 1]),
+            "impossible": ("", [1, 1, 1, 1]),
+            "elsewhere": ("ninety", [NOTHING] * 4),  # annotated, but not in the passage
+        }
+        asked = [
+            {
+                "id": name,
+                "question": "who?",
+                "is_impossible": not text,
+                "answers": [{"text": text, "answer_start": max(NUMBERS.find(text), 0)}] if text else [],
+            }
+            for name, (text, _) in answers.items()
+        ]
+        paragraphs = [{"context": NUMBERS, "qas": asked}]
+        source.write_text(json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}))
+        data = Data((str(source),), str(source), task="answerable", max_length=15, step=4, max_query_length=8)
+        task = AnswerableTask.prepare(data, tokens, None, 0, 30)
+        expected = [labels for _, labels in answers.values()]
+        assert task.evaluation.labels.reshape(-1, 4).tolist() == expected
+        assert task.evaluation.classes.tolist() == [0, 0, 0, 0, 0, 1, 0]  # of the questions, as SQuAD has them
+        assert task.examples.labels.reshape(-1, 4).tolist() == expected[:-1], "without the one that is nowhere"
+        assert task.examples.classes.tolist() == [0, 0, 0, 0, 0, 1]
+
+    def test_labels_of_windows_by_characters(self, material, tokens):
+        """A loop over windows that looks at characters alone."""
         data = Data((str(material.train),), task="answerable", max_length=48, step=16, max_query_length=16)
         found = AnswerableTask.prepare(data, tokens, None, 0, 30)
         questions = read(str(material.train)).questions
@@ -142,10 +180,23 @@ class TestData:
         examples = found.examples
         np.testing.assert_array_equal(examples.windows.ids, windows.ids)
         assert len(examples) == len(windows) > 1.5 * len(questions)
+        differs = 0
         for w, label in enumerate(examples.labels.tolist()):
-            assert label == (1 if questions[windows.question[w]].impossible else 0)
-        assert set(examples.labels) == {0, 1}
+            question = questions[windows.question[w]]
+            spans = windows.spans[windows.starts[w] : windows.starts[w + 1]]
+            seen = spans[spans[:, 0] >= 0]
+            gold = question.answers[0] if question.answers else None
+            inside = gold is not None and seen[0, 0] <= gold.start and gold.end <= seen[-1, 1]
+            assert label == (0 if inside else 1)
+            differs += label != int(question.impossible)
+        assert differs > 0, "some windows lack the answer of their question"
+        assert found.examples.classes.tolist() == [int(question.impossible) for question in questions]
         assert (found.metrics, found.classes, found.labels) == ("answerable", ("answer", "no_answer"), 2)
+        held = found.hold_out(0.3, 100, 0)
+        for part in (held.examples, held.evaluation):  # a window with its answer belongs to a question with an answer
+            assert int(part.windows.question[-1]) + 1 == len(part.classes)
+            assert not part.classes[part.windows.question[part.labels == 0]].any()
+        assert len(held.examples.classes) + len(held.evaluation.classes) == len(questions)
 
     def test_a_sample_of_the_questions(self, material, tokens):
         data = Data((str(material.train), str(material.dev)), task="answerable", fraction=0.3)
@@ -334,7 +385,7 @@ class TestCommandLine:
             (["data.train=/no/where.tsv"], "/no/where.tsv: no such file"),
             (["data.max_length=3"], "max_length is 3; 3 special tokens leave no space for a sentence"),
             (["data.max_length=1000"], "data.max_length is 1000, but"),
-            (["data.task=answerable", "data.train={glue}/none.json"], "none.json: has no questions"),
+            (["data.task=answerable", "data.train={glue}/none.json"], "none.json: no question in it can be trained on"),
         ],
     )
     def test_mistakes_are_one_line(self, lively, glue, tmp_path, cli, words, culprit):

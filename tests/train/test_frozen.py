@@ -190,6 +190,21 @@ class TestOnAGPU:
         assert first == again
         assert all(torch.equal(a, b) for name in mine for a, b in zip(mine[name], other[name]))
 
+    def test_a_whole_run_twice_the_same_bits(self, lively, tmp_path):
+        """Through `train`, which asks torch for deterministic operations: convolutions of every kind too."""
+        heads = self.LINES | {
+            "n by n": "compress(8) > cnn(NxN) > linear",
+            "inception": "compress(8) > inception > linear",
+            "xception": "compress(8) > xception > linear",
+            "cacnn": {"kind": "cacnn", "width": 3},
+        }
+        recipe = make_recipe(as_it_is(lively, heads))
+        for name in ("first", "second"):
+            train(recipe, tmp_path / name, device="cuda")
+        for name in heads:
+            folders = [tmp_path / run / "frozen/epoch-0" / name / "model" for run in ("first", "second")]
+            assert_same_weights(*folders)
+
 
 class TestOnePass:
     def watched(self, loop):

@@ -1,4 +1,4 @@
-"""Dynamic whole-word masking: by hand, by statistics, and as a function of (seed, step, token)."""
+"""Dynamic masking, of tokens and of whole words: by hand, by statistics, and as a function of (seed, step, token)."""
 
 import numpy as np
 import pytest
@@ -41,8 +41,8 @@ def make_examples(rows, seed=0):
     return Examples(windows, np.arange(n) % 2)
 
 
-def feed_of(rows, seed=0):
-    return MaskedFeed(make_examples(rows), WORDS, torch.device("cpu"), seed)
+def feed_of(rows, seed=0, whole_words=False):
+    return MaskedFeed(make_examples(rows), WORDS, torch.device("cpu"), seed, whole_words=whole_words)
 
 
 def chosen_of(packed):
@@ -64,7 +64,7 @@ class TestOneBatch:
     def test_whole_words_up_to_15_per_cent_and_never_special_tokens(self, rows, step, seed):
         examples = make_examples(rows)
         indices = np.random.default_rng(step).permutation(len(rows))
-        packed, labels = MaskedFeed(examples, WORDS, torch.device("cpu"), seed).batch(indices, step)
+        packed, labels = feed_of(rows, seed, whole_words=True).batch(indices, step)
         ids, chosen = original(examples, indices), chosen_of(packed)
         assert labels.tolist() == (indices % 2).tolist()
         assert packed.lengths == tuple(examples.windows.lengths[indices].tolist())
@@ -84,6 +84,20 @@ class TestOneBatch:
             left = [len(part) for part in of.values() if not part.any()]
             assert taken == limit or 1 not in left  # it stops short only where no word of one token is left
 
+    @given(st.lists(sizes, min_size=1, max_size=8), st.integers(0, 99), st.integers(0, 9))
+    @settings(max_examples=80, deadline=None)
+    def test_exactly_15_per_cent_of_the_tokens_and_never_special_ones(self, rows, step, seed):
+        """The default: max(1, round(0.15 n)) of the n tokens of a window that may be masked, whatever their words."""
+        examples = make_examples(rows)
+        indices = np.random.default_rng(step).permutation(len(rows))
+        packed, _ = feed_of(rows, seed).batch(indices, step)
+        ids, chosen = original(examples, indices), chosen_of(packed)
+        assert not chosen[ids < 4].any()
+        assert torch.equal(packed.ids[~chosen], ids[~chosen])
+        for w, index in enumerate(indices):
+            here = slice(int(packed.starts[w]), int(packed.starts[w + 1]))
+            assert int(chosen[here].sum()) == max(1, round(0.15 * sum(rows[index])))
+
     def test_words_are_taken_in_their_random_order(self):
         """By hand: sizes 2, 1, 3, 1, 1 in the order 3rd, 1st, 2nd, 5th, 4th word, with room for 4 tokens."""
         size = torch.tensor([0, 2, 2, 1, 0, 3, 3, 3, 1, 1, 0])
@@ -99,24 +113,34 @@ class TestOneBatch:
     def test_a_word_that_is_partly_special_is_left_alone(self):
         examples = make_examples([[2, 1, 1, 1, 1, 1]])
         examples.windows.ids[1] = 0  # an unknown sign inside a word
-        feed = MaskedFeed(examples, WORDS, torch.device("cpu"))
+        whole, tokens = (
+            MaskedFeed(examples, WORDS, torch.device("cpu"), whole_words=whole_words) for whole_words in (True, False)
+        )
+        masked = torch.zeros(10, dtype=torch.long)
         for step in range(50):
-            assert not chosen_of(feed.batch(np.array([0]), step)[0])[1:3].any()
+            assert not chosen_of(whole.batch(np.array([0]), step)[0])[1:3].any()
+            masked += chosen_of(tokens.batch(np.array([0]), step)[0])
+        assert masked[1] == 0  # the sign itself
+        assert masked[2] > 0  # the other token of its word
 
     def test_a_text_without_words(self):
         examples = make_examples([[1, 1, 1]])
         examples.windows.words[:] = -1
-        with pytest.raises(QuothError, match="no word that can be masked"):
+        with pytest.raises(QuothError, match="no token that can be masked"):
             MaskedFeed(examples, WORDS, torch.device("cpu"))
 
 
 ROWS = ([1, 2, 1, 1, 3, 1, 1, 2] * 8, [1] * 90, [2, 1] * 30)
 
 
-@pytest.fixture(scope="module")
-def drawn():
+@pytest.fixture(scope="module", params=[False, True], ids=["tokens", "whole words"])
+def drawn(request):
     """Many steps over the same windows: ids, which are chosen, what they became."""
-    feed = feed_of(ROWS)
+    return draw(request.param)
+
+
+def draw(whole_words):
+    feed = feed_of(ROWS, whole_words=whole_words)
     ids = original(make_examples(ROWS), np.arange(3))
     found = [feed.batch(np.arange(3), step)[0] for step in range(400)]
     chosen = torch.stack([chosen_of(packed) for packed in found])
@@ -130,10 +154,11 @@ class TestStatistics:
         lengths = make_examples(ROWS).windows.lengths.tolist()
         assert all((part.sum(1) == 14).all() for part in chosen.split(lengths, 1))
 
-    def test_15_per_cent_of_many_windows(self):
+    @pytest.mark.parametrize("whole_words", [False, True])
+    def test_15_per_cent_of_many_windows(self, whole_words):
         rng = np.random.default_rng(0)
         rows = [rng.choice([1, 1, 1, 2, 3], rng.integers(20, 90)).tolist() for _ in range(300)]
-        packed, _ = feed_of(rows).batch(np.arange(300), 0)
+        packed, _ = feed_of(rows, whole_words=whole_words).batch(np.arange(300), 0)
         may = sum(map(sum, rows))
         assert int(chosen_of(packed).sum()) / may == pytest.approx(0.15, abs=0.001)
 
@@ -145,6 +170,20 @@ class TestStatistics:
         expected = round(0.15 * 90) / 90  # of 90 words of one token
         for count in plain.tolist():
             assert binomtest(count, 400, expected).pvalue > 1e-6
+
+    def test_tokens_of_words_of_any_size_alike(self):
+        """Without whole words the tokens of long words come as often as others, and each for itself."""
+        ids, chosen, _ = draw(whole_words=False)
+        words, starts = make_examples(ROWS).windows.words, np.append(0, np.cumsum(make_examples(ROWS).windows.lengths))
+        for w, tokens in enumerate((96, 90, 90)):
+            here = slice(int(starts[w]), int(starts[w + 1]))
+            for count in chosen[:, here][:, ids[here] > 3].sum(0).tolist():
+                assert binomtest(count, 400, 14 / tokens).pvalue > 1e-6
+        # Two pieces of a word: two of 14 drawn without replacement, 14/n · 13/(n − 1).
+        first = np.flatnonzero((words[:-1] == words[1:]) & (words[:-1] >= 0))
+        first = first[first < starts[1]]
+        both = int((chosen[:, first] & chosen[:, first + 1]).sum())
+        assert binomtest(both, 400 * len(first), 14 / 96 * 13 / 95).pvalue > 1e-6
 
     def test_80_10_10(self, drawn):
         ids, chosen, became = drawn
@@ -159,10 +198,10 @@ class TestStatistics:
         assert chisquare(torch.bincount(wrong // 50, minlength=10).numpy()).pvalue > 1e-6
         assert wrong.max() > 490
 
-    def test_pieces_of_a_word_are_drawn_apart(self, drawn):
+    def test_pieces_of_a_whole_word_become_masks_apart(self):
         """80/10/10 is drawn for each token, as in BERT's code: two pieces of a word become masks in 64 % of cases."""
         words = make_examples(ROWS).windows.words
-        _, chosen, became = drawn
+        _, chosen, became = draw(whole_words=True)
         first = np.flatnonzero((words[:-1] == words[1:]) & (words[:-1] >= 0))
         both = [(became[:, i] == MASK) & (became[:, i + 1] == MASK) for i in first]
         taken = torch.stack([chosen[:, i] for i in first])

@@ -259,6 +259,10 @@ class TestData:
             ({"data": {"evaluate": "other.txt"}}, "data.held_out is 0.2; it must be 0 where"),
             ({"data": {"task": "span"}, "head": {"kind": "span"}}, "data.held_out is 0.2; it must be 0 but for"),
             ({"data": {"task": "span", "held_out": 0.0}}, "and only there"),
+            (
+                {"data": {"task": "span", "held_out": 0.0, "whole_words": True}, "head": {"kind": "span"}},
+                "data.whole_words is True; it must be false but for data.task 'pretrain'",
+            ),
             ({"frozen": {"heads": {"lp": "pool(learned) > linear"}}}, "frozen.heads is"),
         ],
     )

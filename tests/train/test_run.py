@@ -21,10 +21,11 @@ from quoth.answer.record import read_answers
 from quoth.data import read
 from quoth.model.loading import load
 from quoth.score.squad import score_squad2
+from quoth.train.build import build_model
 from quoth.train.log import Status
 from quoth.train.recipe import make_recipe, read_recipe
 from quoth.train.training import Interrupted
-from train.material import log_lines, losses, make_recipe_file, table, train, weights
+from train.material import CPU, log_lines, losses, make_recipe_file, prepare, table, train, weights
 
 WINDOWS = 100 + 52  # an epoch, and 9 steps of 5 or 6
 
@@ -77,6 +78,23 @@ class TestFiles:
         assert hashes(tmp_path / "again/model") == hashes(run.folder / "model")
         assert losses(tmp_path / "again") == losses(run.folder)
         assert facts["quality"] == run.facts["quality"]
+
+    def test_an_evaluation_before_training(self, run, made, tmp_path):
+        """That of the model as it was built; the weights after training are the same as without it."""
+        before = {**made, "evaluation": {"at": [0, 0.5]}}
+        facts = train(make_recipe(before), tmp_path / "run", device="cpu")
+        assert [(point["step"], point["epoch"]) for point in facts["evaluations"]] == [
+            (0, 0),
+            (8, 8 / 17),
+            (26, 26 / 17),
+        ]
+        recipe = make_recipe(made)
+        model = build_model(recipe)
+        built = prepare(recipe, model).evaluate(model, CPU).quality
+        first = facts["evaluations"][0]
+        same = {key: value for key, value in built.items() if key != "seconds"}
+        assert {key: first[key] for key in same} == same
+        assert hashes(tmp_path / "run/model") == hashes(run.folder / "model")
 
     @pytest.mark.cuda
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine")

@@ -6,9 +6,11 @@ Rules, for the logits s, e of a window whose [CLS] is at 0:
   smallest of the windows, since each window that does not hold the answer rightly calls for null.
 - `probability` (transformers' question-answering pipeline; the rest of what it did is in pipeline_rule.py): the same
   with p_i·q_j, where p = softmax(s) and q = softmax(e) over the passage and [CLS] of one window.
-- `bertvision` (BERTVision's own evaluation): argmax of s and of e apart, passage and [CLS] together; score
-  p_i·q_j. [CLS] on either side, or j < i, is "no answer". Of several windows the one with the highest product
-  counts, the first at a tie: how windows are joined is our choice.
+- `bertvision` (the evaluation of BERTVision's authors): argmax of s and of e apart; score p_i·q_j. The answer is all
+  that stands between: nothing ("no answer") if both are [CLS] or if j < i; and if only the start is [CLS], the passage
+  from its first token in the window to the end. Of several windows the one with the highest product counts, the
+  first at a tie. Here the argmax and the softmax are over [CLS] and the passage: the authors' are over question,
+  separators and padding too, and their answer from [CLS] has the question in front, which no passage contains.
 
 A question has no answer if null - best > threshold (strictly), or if it has no span at all.
 """
@@ -162,9 +164,9 @@ def _argmaxes(windows: Windows, logits: SpanLogits, contexts: Sequence[str]) -> 
         i, start = _argmax(chunk.start, chunk.null_start, logs.start, logs.null_start)
         j, end = _argmax(chunk.end, chunk.null_end, logs.end, logs.null_end)
         score[chunk.window] = np.exp(start + end)
-        is_span = (i >= 0) & (j >= i)
+        is_span = (j >= 0) & (j >= i)  # -1 is [CLS]
         place = chunk.first[is_span]
-        span[chunk.window[is_span], 0] = windows.spans[place + i[is_span], 0]
+        span[chunk.window[is_span], 0] = windows.spans[place + i[is_span].clip(0), 0]
         span[chunk.window[is_span], 1] = windows.spans[place + j[is_span], 1]
     limits = np.fromiter(map(len, contexts), np.int64, len(contexts))[windows.question]
     is_span = (span[:, 0] >= 0) & (span[:, 0] < span[:, 1]) & (span[:, 1] <= limits)

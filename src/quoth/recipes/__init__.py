@@ -1,11 +1,14 @@
 """The recipes that ship with Quoth, one TOML file each, by name: `hulburd/l6`, `bertvision/heads`, `prune`, `embedded`.
 
-hulburd/      rows of tables 1 and 2 of Hulburd 2020, the context-aware CNN, LoRA and BitFit    quoth train
-bertvision/   heads of Jiang, Benge and King 2022: spans, answerability, GLUE                  quoth train
-silva/        layer attention of Silva 2020                                                    quoth train
+hulburd/      tables 1 to 3 of Hulburd 2020, LoRA and BitFit                                   quoth train
+bertvision/   tables and figures 2 to 6 of Jiang, Benge and King 2022, GLUE                    quoth train
+silva/        tables 1 to 3 of Silva 2020                                                      quoth train
 pretrain      MLM and NSP on plain text                                                        quoth train
 prune         Algorithm 1 of Khetan and Karnin 2020                                            quoth prune
 embedded      the embedded reader                                                              quoth build
+
+A recipe of a paper has a comment "Rows:" with the rows of tables and the figures that it gives, and says what the paper
+leaves open and is ours.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def together_facts(
     - oracle: the official keys if every question were answered by the best of the runs
     - all_right, none_right: questions that every run, and that no run gets right
     - both_right: R rows of R counts, the questions that two runs both get right; the diagonal is each run's own
-    - uniquely_right: for each run its questions that no other run gets right (the paper: mean length 175 against 162)
+    - uniquely_right: for each run its questions that no other run gets right, and their mean lengths (BERTVision, §4.3:
+      contexts of 175 tokens where only BERT is right, of 162 where only the head is)
     - against_first: each later run minus the first, paired by question
     """
     rights = np.array([run.right for run in runs])

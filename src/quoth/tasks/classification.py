@@ -1,7 +1,7 @@
 """The tasks "glue", classes of sentences, and "answerable", whether a passage answers a question at all.
 
-Every window of a question is labelled with the question's own class, and a question is "no answer" if any of its
-windows says so (BERTVision); "no answer" is class 1, the positive class of F1.
+"No answer" is class 1, the positive class of F1. As in BERTVision (Jiang et al. 2022, §2.7) a window that does not hold
+the whole answer is labelled "no answer", and a question is "no answer" if any of its windows says so.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from quoth.errors import QuothError
 from quoth.model import Model
 from quoth.score import glue_score
 from quoth.score.glue import accuracy, f1
-from quoth.tasks.examples import Examples, read_questions, split_groups
+from quoth.tasks.examples import ClassExamples, read_questions, split_groups
 from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
-from quoth.windows import Packed, Tokenizer, Windows, by_length, make_windows
+from quoth.windows import Packed, Tokenizer, Windows, by_length, make_windows, span_labels
 from quoth.windows.packed import NOTHING
 from quoth.windows.sentences import make_pairs
 
@@ -47,8 +47,8 @@ class Classification(Task):
 
     metrics: str
     classes: tuple[str, ...]
-    examples: Examples
-    evaluation: Examples | None = None
+    examples: ClassExamples
+    evaluation: ClassExamples | None = None
     negatives: dict[str, int] = field(default_factory=dict)
     passages: list[str] = field(default_factory=list)
 
@@ -101,8 +101,7 @@ class Classification(Task):
     def quality(self, logits: np.ndarray) -> dict[str, float]:
         """The official metrics in per cent, by GLUE's names. logits: (n, classes) of the evaluation's windows."""
         assert self.evaluation is not None
-        rows = self.evaluation.windows.question
-        wanted = self.evaluation.labels[np.searchsorted(rows, np.arange(int(rows[-1]) + 1))]  # of each first window
+        rows, wanted = self.evaluation.windows.question, self.evaluation.classes
         if self.labels == 1:
             predicted: np.ndarray = logits[:, 0]
         else:
@@ -138,7 +137,7 @@ class AnswerableTask(Classification):
         cls, data: Data, tokenizer: Tokenizer, model: Model, seed: int, max_answer_tokens: int
     ) -> AnswerableTask:
         """Read and tokenise the questions of a recipe."""
-        found = read_questions(data, seed, with_unclear=True)
+        found = read_questions(data, seed)
         task = cls(
             "answerable",
             ("answer", "no_answer"),
@@ -178,18 +177,21 @@ class GlueTask(Classification):
         return replace(task, evaluation=evaluation)
 
 
-def _answerable(questions: list[Question], data: Data, tokenizer: Tokenizer) -> Examples:
+def _answerable(questions: list[Question], data: Data, tokenizer: Tokenizer) -> ClassExamples:
+    """Windows labelled 0 if they hold the whole answer, else 1; `NOTHING` where it is not known where the answer is."""
     windows = make_windows(questions, tokenizer, **data.window_settings())
-    return Examples(windows, np.array([int(q.impossible) for q in questions])[windows.question])
+    labels = np.where(span_labels(windows, questions).any(1), 0, 1)
+    labels[[not questions[number].trainable for number in windows.question]] = NOTHING
+    return ClassExamples(windows, labels, np.array([int(question.impossible) for question in questions]))
 
 
-def _table(source: str, data: Data, tokenizer: Tokenizer) -> tuple[str, tuple[str, ...], Examples]:
+def _table(source: str, data: Data, tokenizer: Tokenizer) -> tuple[str, tuple[str, ...], ClassExamples]:
     """A table of GLUE: the task's name, its classes, one window a row."""
     sentences = read_glue(source)
     if sentences.labels is None:
         raise QuothError(f"{source}: has no labels; a test split cannot be trained on or scored")
     windows = make_pairs(sentences, tokenizer, max_length=data.max_length)
-    return sentences.task, sentences.names, Examples(windows, sentences.labels[windows.question])
+    return sentences.task, sentences.names, ClassExamples(windows, sentences.labels[windows.question], sentences.labels)
 
 
 @torch.inference_mode()

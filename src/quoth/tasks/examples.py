@@ -67,6 +67,18 @@ class Examples:
 
 
 @dataclass(frozen=True)
+class ClassExamples(Examples):
+    """Windows with classes. classes: (rows,), that of each question or row, whatever those of its windows are."""
+
+    classes: np.ndarray
+
+    def of_questions(self, questions: np.ndarray) -> ClassExamples:
+        """As for any examples, with their classes."""
+        found = super().of_questions(questions)
+        return ClassExamples(found.windows, found.labels, self.classes[questions])
+
+
+@dataclass(frozen=True)
 class Request:
     """What the host sends to the device for a batch: whole numbers, from which the device makes the batch.
 
@@ -180,16 +192,15 @@ class Questions:
     unlabelled_counts: dict[str, int] = field(default_factory=dict)
 
 
-def read_questions(data: Data, seed: int, *, with_unclear: bool = False) -> Questions:
+def read_questions(data: Data, seed: int) -> Questions:
     """The training questions of a recipe: a sample of those in its files, then the negatives made from them.
 
-    with_unclear: keep questions whose answer does not stand in their passage
+    Questions whose answer does not stand in their passage are left out: no window can be labelled.
     """
     sources = [read(source) for source in data.train]
-    found = [q for source in sources for q in source.questions if q.trainable or with_unclear]
+    found = [question for source in sources for question in source.trainable]
     if not found:
-        what = "has no questions" if with_unclear else "no question in it can be trained on"
-        raise QuothError(f"{', '.join(data.train)}: {what}")
+        raise QuothError(f"{', '.join(data.train)}: no question in it can be trained on")
     asked = sample(found, data.fraction, seed)
     wanted = {name: part for name, part in asdict(data.negatives).items() if part}
     made = make_negatives(asked, wanted, seed)

@@ -1,8 +1,10 @@
-"""Dynamic whole-word masking, on the device, as a function of (seed, step, token): Devlin et al. 2019, §3.1.
+"""Dynamic masking, on the device, as a function of (seed, step, token): Devlin et al. 2019, §3.1.
 
-Words are chosen in a random order until 15 % of a window's tokens are: a word is a token with its continuations, all of
-them or none (BERT's whole-word masking). Then, token by token as in BERT's code, 80 % become [MASK], 10 % a random word
-of the vocabulary and 10 % stay as they are; all of them are to be guessed.
+15 % of a window's tokens are chosen at random. Then, token by token, 80 % become [MASK], 10 % a random token of the
+vocabulary and 10 % stay as they are; all of them are to be guessed.
+
+With `whole_words` (BERT's later variant) words are chosen in a random order until 15 % of the tokens are: a word is a
+token with its continuations, all of them or none. The rest is the same.
 
 Random numbers are a hash of the number of the token in the data, keyed by seed and step. So nothing is drawn from a
 state, and the masks of a window depend neither on the windows beside it nor on the number of processes or of parts of a
@@ -49,12 +51,14 @@ def vocabulary(tokenizer: Tokenizer, size: int) -> Vocabulary:
 
 
 class MaskedFeed:
-    """Batches of windows with words masked, made on the device; `Feed` is its like for other tasks.
+    """Batches of windows with tokens masked, made on the device; `Feed` is its like for other tasks.
 
     lengths: (n,) tokens of each window; weight: 1 / the mean number of masked tokens a window
     """
 
-    def __init__(self, examples: Examples, words: Vocabulary, device: torch.device, seed: int = 0) -> None:
+    def __init__(
+        self, examples: Examples, words: Vocabulary, device: torch.device, seed: int = 0, *, whole_words: bool = False
+    ) -> None:
         """examples: windows with their `words` numbered, and NSP's class of each."""
         windows = examples.windows
         self.lengths = windows.lengths
@@ -62,10 +66,10 @@ class MaskedFeed:
         self.seed = seed
         self._feed = Feed(examples, device)
         self._words = words
-        number, size, after = _number_words(windows, words.special)
+        number, size, after = (_number_words if whole_words else _number_tokens)(windows, words.special)
         self._limits = _limits(size, windows)
         if not self._limits.any():
-            raise QuothError("the text has no word that can be masked")
+            raise QuothError("the text has no token that can be masked")
         self.weight = len(windows) / float(self._limits.sum())
         self._number, self._size, self._after = (torch.from_numpy(x).to(device) for x in (number, size, after))
 
@@ -108,7 +112,7 @@ def choose_words(order: Tensor, size: Tensor, after: Tensor, starts: Tensor, win
     """Which tokens of a batch are masked: (T,) booleans.
 
     order: (T,) a random number from 0 to 2³² of each token's word; size: (T,) tokens of its word, 0 if it must not be
-    masked; after: (T,) tokens of its word that come after it
+    masked; after: (T,) tokens of its word that come after it. Without whole words each token is a word.
     starts: (n + 1,), window: (T,) as in `Packed`; limit: (n,) the most tokens to mask in each window
 
     The words of a window, in their random order, are taken as long as they fit in the limit. What is left of it then is
@@ -125,6 +129,12 @@ def choose_words(order: Tensor, size: Tensor, after: Tensor, starts: Tensor, win
     chosen = torch.zeros_like(whole)
     chosen[by] = whole | (alone & (nth <= left[window]))
     return chosen
+
+
+def _number_tokens(windows: Windows, special: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `_number_words`, where each token is a word of its own."""
+    may = (windows.words >= 0) & ~np.isin(windows.ids, special)
+    return np.arange(len(may), dtype=np.int32), may.astype(np.int16), np.zeros(len(may), np.int16)
 
 
 def _number_words(windows: Windows, special: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -37,18 +37,22 @@ Output = tuple[Tensor, Tensor | None]  # logits of words (m, vocab), of NSP (n, 
 @register_task
 @dataclass(frozen=True)
 class Pretraining(Task):
-    """Windows of text, masked anew at every step; held-out windows are masked once for all."""
+    """Windows of text, masked anew at every step; held-out windows are masked once for all.
+
+    whole_words: whether words are masked as a whole, as in `quoth.tasks.masking`
+    """
 
     name: ClassVar[str] = "pretrain"
     head_task: ClassVar[str] = "mlm"
     outputs: ClassVar[str] = "words"
-    can_hold_out: ClassVar[bool] = True
+    plain_text: ClassVar[bool] = True
     frozen_heads: ClassVar[bool] = False
 
     examples: Examples
     vocabulary: Vocabulary
     evaluation: Examples | None = None
     negatives: dict[str, int] = field(default_factory=dict)
+    whole_words: bool = False
 
     @classmethod
     def check_head_table(cls, head: Any) -> None:
@@ -81,7 +85,8 @@ class Pretraining(Task):
             held = [paragraph for number, paragraph in enumerate(paragraphs) if number in chosen]
             paragraphs = [paragraph for number, paragraph in enumerate(paragraphs) if number not in chosen]
         train = _examples(sample(paragraphs, data.fraction, seed), tokenizer, data, seed, "data.train")
-        return cls(train, words, _examples(held, tokenizer, data, 0, "the held-out text") if held else None)
+        evaluation = _examples(held, tokenizer, data, 0, "the held-out text") if held else None
+        return cls(train, words, evaluation, whole_words=data.whole_words)
 
     @classmethod
     def describe_head(cls, head: Any) -> str:
@@ -90,7 +95,7 @@ class Pretraining(Task):
 
     def feed(self, examples: Examples, device: torch.device, seed: int) -> MaskedFeed:
         """Batches of examples, masked."""
-        return MaskedFeed(examples, self.vocabulary, device, seed)
+        return MaskedFeed(examples, self.vocabulary, device, seed, whole_words=self.whole_words)
 
     def loss(self, output: Output, packed: Any, labels: Tensor) -> Tensor:
         """The loss of the header. labels: (n,), 1 where the second piece is not the one that follows."""

@@ -121,6 +121,7 @@ class Data:
     train: files or hub datasets (`name:split`), one or a list; evaluate: one, or "" for none
     fraction: of the training examples, drawn by the seed; a smaller fraction is a subset of a larger one
     held_out: of plain text, the fraction of the paragraphs to evaluate on, drawn by the seed, where `evaluate` is ""
+    whole_words: of plain text, mask words as a whole instead of tokens
     max_length, step, max_query_length: of the windows, as in `quoth.windows.make_windows`
     negatives: unanswerable questions to add to those of train, drawn by the seed from what `fraction` leaves
     unlabelled: pairs that are learnt from a teacher alone
@@ -132,6 +133,7 @@ class Data:
     task: str = "span"
     fraction: float = 1.0
     held_out: float = 0.0
+    whole_words: bool = False
     max_length: int = 384
     step: int = 128
     max_query_length: int = 64

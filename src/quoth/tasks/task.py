@@ -44,7 +44,8 @@ class Task(Protocol):
     negatives: how many of the questions each maker of unanswerable ones made
 
     name: of `data.task`; head_task: of the heads that it trains (`quoth.heads.Head.task`); outputs: what these give
-    has_questions: whether unanswerable questions can be made; can_hold_out: whether `data.held_out` applies
+    has_questions: whether unanswerable questions can be made
+    plain_text: whether it reads plain text, to which alone `data.held_out` and `data.whole_words` apply
     frozen_heads: whether `frozen.heads` can be trained; cacheable: whether these heads read first tokens alone
     keeps_logits: whether the logits of teachers can be computed before training and kept, two for each token
     unlabelled: how many pairs without a label there are of each kind
@@ -54,7 +55,7 @@ class Task(Protocol):
     head_task: ClassVar[str]
     outputs: ClassVar[str]
     has_questions: ClassVar[bool] = False
-    can_hold_out: ClassVar[bool] = False
+    plain_text: ClassVar[bool] = False
     frozen_heads: ClassVar[bool] = True
     cacheable: ClassVar[bool] = False
     keeps_logits: ClassVar[bool] = False
@@ -160,10 +161,10 @@ def task_of(data: Data) -> TaskKind:
         asdict(data.unlabelled),
         f"empty with data.task {data.task!r}",
     )
-    able = [name for name, other in TASKS.items() if other.can_hold_out]
-    check_value(
-        kind.can_hold_out or not data.held_out, "data.held_out", data.held_out, f"0 but for data.task {able[0]!r}"
-    )
+    readers = " or ".join(repr(name) for name, other in TASKS.items() if other.plain_text)
+    for key in ("held_out", "whole_words"):
+        value, nothing = getattr(data, key), {"held_out": "0", "whole_words": "false"}[key]
+        check_value(kind.plain_text or not value, f"data.{key}", value, f"{nothing} but for data.task {readers}")
     return kind
 
 

@@ -73,8 +73,10 @@ class Recipe:
         longest, seconds = self.evaluation.max_answer_tokens, self.checkpoints.seconds
         check_value(longest > 0, "evaluation.max_answer_tokens", longest, "at least 1")
         check_value(seconds >= 0, "checkpoints.seconds", seconds, "not negative")
-        for at in (*self.evaluation.at, *self.evaluation.snapshots):
-            check_value(0 < at <= o.epochs, "evaluation.at, snapshots", at, f"above 0, at most {o.epochs:g} epochs")
+        for at in self.evaluation.at:
+            check_value(0 <= at <= o.epochs, "evaluation.at", at, f"at least 0, at most {o.epochs:g} epochs")
+        for at in self.evaluation.snapshots:
+            check_value(0 < at <= o.epochs, "evaluation.snapshots", at, f"above 0, at most {o.epochs:g} epochs")
 
     def _check_task(self) -> None:
         """What the task cannot have."""

@@ -185,8 +185,7 @@ class _Run:
 
     def _stages(self, metrics: TrainMetrics | None, task: Task, feed: Batches) -> TrainMetrics | None:
         """The metrics with those of the heads on frozen states."""
-        place = self.accelerator.device  # on CUDA, heads of convolutions were not timed with exact sums
-        with exact(place) if place.type == "cpu" else nullcontext():
+        with exact(self.accelerator.device):
             stages = run_stages(
                 self.run, self.recipe, task, feed, self.accelerator, self.stop, self.tensorboard, self.tell
             )

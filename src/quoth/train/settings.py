@@ -121,7 +121,7 @@ class OneHead:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """At which epochs, fractions too, to evaluate and to save a model; the end is always both."""
+    """At which epochs, fractions too, to evaluate (0: before training) and to save a model; the end is always both."""
 
     at: tuple[float, ...] = ()
     snapshots: tuple[float, ...] = ()

@@ -35,7 +35,8 @@ class Training:
     """A loop, and when to evaluate it and to save it.
 
     folder: where log and checkpoints go; identity: what must not change while the run is interrupted
-    evaluate(): scores, called at the epochs `at` and at the end; save(folder): called at the epochs of `snapshots`
+    evaluate(): scores, called at the epochs `at` (0: before the first step) and at the end
+    save(folder): called at the epochs of `snapshots`
     pause: seconds between two checkpoints; seconds: of training so far, evaluation left out
     """
 
@@ -67,9 +68,11 @@ class Training:
 
     def _train(self) -> None:
         loop = self.loop
-        at = {loop.step_at(epoch) for epoch in self.at} | {loop.steps}
+        at = {loop.step_at(epoch) for epoch in self.at if epoch} | {loop.steps}
         self._resume_clock()
         self._written = time.monotonic()
+        if loop.step == 0 and 0 in self.at and self.evaluate:
+            self._evaluate()
         while loop.step < loop.steps:
             loop.advance()
             self._tell_fallback()
