@@ -161,7 +161,8 @@ def make_build_recipe(table: Mapping[str, Any], where: str = "recipe") -> BuildR
         if task != "span":
             raise QuothError(f"{where}: {name}.data.task is {shown(task)}; a reader is trained for 'span'")
     student = {**stages["student"], "teachers": ["teacher"]} if table.get("student") else None
-    cut = {"model": "student", **stages["cut"], "states_of": "unpruned"} if table.get("cut") else None
+    taught = {"teacher": ["teacher"]} if student or count > 1 else {}  # whose folders the run names
+    cut = {"model": "student", **stages["cut"], "states_of": "unpruned", **taught} if table.get("cut") else None
     return BuildRecipe(
         make_recipe(stages["teacher"], f"{where}, teacher"),
         count,

@@ -142,14 +142,14 @@ def factorise(model: Model, size: int) -> Model:
         x ≈ γ ⊙ √(h/e)·V·Qᵀ·LayerNorm(y) + β,   exact where size > rank.
 
     Every token takes one row of each table, so the tables count alike in the SVD, and their rows alike in each.
+
+    An MLM head, which decodes with the table of the words, gets new layers from h to e, as ALBERT's has (`new_layers`).
     """
     shape = model.encoder.shape
     if shape.projection:
         raise QuothError("the embeddings of this model are factorised already")
     if not 2 <= size <= shape.hidden:
         raise QuothError(f"embeddings of {shape.hidden} cannot be factorised to {size}; choose 2 to {shape.hidden}")
-    if getattr(model.head, "reads_words", False):
-        raise QuothError(f"a head for {model.head.task} uses the table of the words, which cannot be factorised")
     check(model, [])
     weights = dict(model.state_dict())
     below = "encoder.embeddings."
@@ -168,7 +168,18 @@ def factorise(model: Model, size: int) -> Model:
     weights[below + "projection.weight"] = projection.to(gain.dtype)
     weights[below + "projection.bias"] = offset
     weights[below + "norm.weight"], weights[below + "norm.bias"] = gain.new_ones(size), gain.new_zeros(size)
-    return rebuild(model, replace(shape, embedding=size, projection=True), weights)
+    head = model.head
+    if getattr(head, "reads_words", False):
+        head = head.factorised(q @ v.T)
+        weights = {name: value for name, value in weights.items() if not name.startswith("head.")}
+        weights |= {f"head.{name}": value for name, value in head.state_dict().items()}
+    return rebuild(model, replace(shape, embedding=size, projection=True), weights, head=head)
+
+
+def new_layers(model: Model, small: Model) -> tuple[str, ...]:
+    """The parameters of a head that its model did not have: they are fitted before anything else is trained."""
+    known = dict(model.named_parameters())
+    return tuple(name for name, _ in small.named_parameters() if name.startswith("head.") and name not in known)
 
 
 def _mean_free(size: int) -> Tensor:

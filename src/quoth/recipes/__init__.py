@@ -4,7 +4,8 @@ hulburd/      rows of tables 1 and 2 of Hulburd 2020, the context-aware CNN, LoR
 bertvision/   heads of Jiang, Benge and King 2022: spans, answerability, GLUE                  quoth train
 silva/        layer attention of Silva 2020                                                    quoth train
 pretrain      MLM and NSP on plain text                                                        quoth train
-prune         Algorithm 1 of Khetan and Karnin 2020                                            quoth prune
+schubert/     Algorithm 1 of Khetan and Karnin 2020 on the loss of pre-training, and baselines   quoth prune
+prune         the same algorithm by distillation, on a fine-tuned model                        quoth prune
 embedded      the embedded reader                                                              quoth build
 """
 
