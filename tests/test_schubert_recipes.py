@@ -1,5 +1,6 @@
 """Recipes of schuBERT: the paper's loss, its published sizes, and a dry run of each on a tiny model."""
 
+import json
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from quoth.prune.allocate import allocate
 from quoth.prune.baselines import layers_for
 from quoth.prune.cost import Parameters
 from quoth.prune.dimensions import sizes, with_sizes
+from quoth.prune.latency import Latency
 from quoth.prune.plan import plan_rounds, start_shape, unreachable
 from quoth.prune.recipe import read_prune_recipe
 from quoth.recipes import find_recipe, recipe_names
@@ -163,3 +165,29 @@ def test_a_dry_run(tiny, name, tmp_path, monkeypatch):
         if name == "albert-e":
             assert model.head.down.out_features == model.encoder.shape.embedding == 8
     assert facts["loss"]["recovery"] == "task"
+
+
+def operations(shape, length):
+    """Multiplications and additions a token of every matrix product, counted by hand: 2 for each pair."""
+    total = 0
+    for layer in shape.layers:
+        projected = 2 * shape.hidden * layer.heads * (layer.key + layer.value)  # Q and K; V and P
+        mixed = length * layer.heads * (layer.key + layer.value)  # scores and weighted values
+        total += 2 * (projected + mixed + 2 * shape.hidden * layer.ffn)
+    return total
+
+
+@pytest.mark.parametrize("by", ["flops", "latency"])
+def test_other_objectives(tiny, by, tmp_path):
+    """FLOPs, and a latency whose table is there already: seconds that grow with attention and feed-forward layers."""
+    clock = Latency("cpu", 512, 48, (0, 0, 0, 1e-6, 1e-6, 0, 0), (0, 0, 0, 1e-6), 0.0)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/latency.json").write_text(json.dumps(clock.to_json()))
+    made = recipe("all", f"model={tiny.model}", f"data.train={tiny.text}", *SHORT, f"target.by={by}", "target.keep=0.5")
+    facts = prune(made, tmp_path / "run", device="cpu", tell=lambda _: None)
+    small = load(tmp_path / "run/keep-0.5/model").encoder.shape
+    before, after = (clock(s) if by == "latency" else operations(s, 48) for s in (tiny.shape, small))
+    assert 0.4 * before < after <= 0.5 * before
+    assert facts["by"] == by
+    assert facts["targets"]["keep-0.5"]["cost"] == pytest.approx(after / before)
+    assert facts["loss"] == {"gates": "task", "recovery": "task"}

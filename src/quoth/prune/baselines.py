@@ -2,7 +2,8 @@
 
 schuBERT / optBERT (ACL 2020), §6: BERT-ℓ ("by varying its number of encoder layers", 9, 6, 3; the paper does not say
 which stay, here the bottom ones unless asked otherwise), BERT-all uniform ("all the design dimensions are pruned
-uniformly"), ALBERT-e (embeddings factorised).
+uniformly"), ALBERT-e (embeddings factorised). All of them are cut from the trained model, and none is pre-trained anew:
+the paper's BERT-ℓ and ALBERT-e were pre-trained in their own sizes.
 """
 
 from __future__ import annotations
