@@ -138,3 +138,11 @@ def test_logits_that_come_with_the_batch_and_states_of_a_model_beside():
         ours, theirs = (model.encoder(packed, range(3)) for model in (student, beside))
     states = sum(float((a - b).square().mean()) for a, b in zip(ours, theirs)) / 3
     assert found == pytest.approx(2.0 * logits + 3.0 * len(packed.lengths) * states, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "name"),
+    [((1, 0, 0), "task"), ((0, 1, 0), "distillation"), ((0, 0, 1), "distillation"), ((1, 0, 2), "both")],
+)
+def test_what_results_call_a_loss(weights, name):
+    assert DistillationLoss(*weights).name == name

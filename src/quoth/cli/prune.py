@@ -104,7 +104,7 @@ def _show(metrics: PruneMetrics, run: Path) -> None:
     for table in tables:
         screen.print(table)
     for line in (_losses(metrics), *metrics.unreachable.values()):
-        screen.print(line, highlight=False)
+        screen.print(line, highlight=False, soft_wrap=True)
 
 
 def _losses(metrics: PruneMetrics) -> str:
