@@ -15,6 +15,7 @@ from quoth.model import apply
 from quoth.model.model import Model
 from quoth.prune.dimensions import axes
 from quoth.prune.gates import Gates, gated, gated_weights
+from quoth.prune.shrink import raise_to_floor
 from quoth.tune.adapters import Adapters
 from quoth.tune.lora import LoRA
 
@@ -150,6 +151,16 @@ def test_zeros_are_where_keep_says_no():
     gates.zero(keep)
     assert all(torch.equal(gates.keep()[name], mask) for name, mask in keep.items())
     assert all(torch.equal(gates.scores()[name], mask.float()) for name, mask in keep.items())
+
+
+def test_a_floor_keeps_the_sign_and_none_changes_nothing():
+    gates = Gates(Shape(23, 16, 2, 8, 8, (LayerShape(3, 4, 2, 4),)), "f")
+    values = torch.tensor([-0.01, 0.05, -2.0, 0.0])
+    for floor, expected in ((0.0, values), (0.1, torch.tensor([-0.1, 0.1, -2.0, 0.1]))):
+        with torch.no_grad():
+            gates.alpha["f0"].copy_(values)
+        raise_to_floor(gates, floor)
+        assert torch.equal(gates.alpha["f0"].data, expected)
 
 
 class TestRefusals:
