@@ -29,7 +29,8 @@ from quoth.train.recipe import read_recipe
 from quoth.tune import build_tuning
 
 PRUNING, EMBEDDED = find_recipe("prune"), find_recipe("embedded")
-RECIPES = [find_recipe(name) for name in recipe_names() if name not in ("prune", "embedded")]
+TRAINED = [name for name in recipe_names() if name not in ("prune", "embedded") and not name.startswith("schubert/")]
+RECIPES = [find_recipe(name) for name in TRAINED]  # tests of schubert/… are in test_schubert_recipes.py
 SHAPES = {
     "bert-base-cased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=28996),
     "bert-base-uncased": Shape.uniform(layers=12, hidden=768, heads=12, vocab=30522),
@@ -204,9 +205,14 @@ def test_a_recipe_fits_its_model(path):
     assert 0 < trainable <= sum(value.numel() for value in model.parameters())
 
 
-def test_the_pruning_recipe_has_the_sizes_of_the_paper():
-    recipe = read_prune_recipe(PRUNING)
-    total = Parameters(pooler=True)(SHAPES[recipe.model])
+def test_the_pruning_recipe_is_distillation_and_needs_a_model():
+    with pytest.raises(
+        QuothError, match=r"model is ''; it must be a folder or hub id of a model with a head for .*'span'"
+    ):
+        read_prune_recipe(PRUNING)
+    recipe = read_prune_recipe(PRUNING, ["model=runs/first/model"])
+    assert recipe.losses == {"gates": "distillation", "recovery": "distillation"}
+    total = Parameters(pooler=True)(SHAPES["bert-base-uncased"])
     assert [round(keep * total / 1e6) for keep in recipe.target.keep] == [100, 89, 78, 67, 56, 43, 33]
     assert recipe.target.kinds == "all"
 
@@ -225,6 +231,7 @@ def test_the_recipe_of_the_embedded_reader():
     cost = Parameters(embeddings=cut.target.embeddings)
     rounds = plan_rounds(cut, shape, cost)
     assert [(now.part, now.target) for now in rounds] == [(None, "start"), (0.52, "keep-0.52"), (0.4, "keep-0.4")]
+    assert cut.losses == {"gates": "distillation", "recovery": "distillation"}
     assert cut.start.layers == 9  # which cost more than the target
     assert cost(replace(shape, layers=shape.layers[:9])) > 0.52 * cost(shape)
     # With one byte per parameter the reader is smaller than 25 MB.

@@ -1,18 +1,23 @@
-"""schuBERT (Khetan and Karnin 2020) on one GPU: learned shapes against dropped layers, under two losses.
+"""schuBERT (Khetan and Karnin 2020) on one GPU: learned shapes against dropped layers, on SQuAD and on plain text.
 
     python -m benchmarks.papers.schubert --model M --train train.json --evaluate dev.json --text books.txt --glue GLUE
+    python -m benchmarks.papers.schubert … --distil --out runs/schubert-distilled
     python -m benchmarks.papers.schubert --plot runs/schubert/results.json --plots benchmarks/plots
 
 1. teacher: M tuned on `--train`; the same without some articles, for the search; M with fitted heads of pre-training
 2. search: at 0.6, first γ, learning rate and steps of the gates, for each of the two losses a study of Optuna
    (OUT/search) on row `all`; then the learning rate of recovery, row by row. The score is that on what was held out of
    training (articles: F1 at the best threshold; text: the loss): `--evaluate` has no say
-3. task: the teacher pruned by its own task; text: M pruned on plain text; tune: what text left, tuned on SQuAD, MRPC,
-   RTE and SST-2; more: T = 3, gates on 9 and on 6 layers, embeddings of size 128; reader: the teacher at half its size,
-   recovered for longer and on `--more` data too
+3. task: the teacher pruned by its own task; text: M pruned on plain text, as in the paper; tune: what text left, tuned
+   on SQuAD, MRPC, RTE and SST-2; more: T = 3, gates on 9 and on 6 layers, embeddings of size 128, FLOPs and latency in
+   place of parameters (latency is measured: --workers 1); reader: the teacher at half its size without embeddings, by
+   distillation, recovered for longer and on `--more` data too
 4. time, cpu: all shapes in turns in one process (random weights: speed is the shape's), on the GPU, on the CPU
 
-Sizes are parts of the parameters without embeddings. Runs are done in `--workers` parallel processes. RESULTS has every
+Gates and recovery are trained by the loss of the task or of pre-training itself, as in the paper; with --distil by
+distillation from the unpruned model. Sizes are parts of all parameters, embeddings included. All rows are cut from the
+trained model: fewer layers are not pre-trained, as the paper's are. A row whose size no shape satisfies fails with a
+line that says the floor, and the others go on. Runs are done in `--workers` parallel processes. RESULTS has every
 run as soon as it has ended, and what is there is not run again, unless its model is needed and gone. After `--seconds`
 no run is begun any more: the same call again resumes.
 """
@@ -187,7 +192,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", choices=STAGES, default=STAGES[:-1], help="all but cpu")
     parser.add_argument("--workers", type=int, default=12, help="parallel processes")
     parser.add_argument("--seconds", type=float, default=1e9, help="after which no run is begun")
-    parser.add_argument("--keep", type=float, nargs="*", default=[0.8, 0.6, 0.4], help="parts of the parameters")
+    parser.add_argument("--keep", type=float, nargs="*", default=[0.9, 0.8, 0.7, 0.6], help="parts of the parameters")
+    parser.add_argument(
+        "--distil", action="store_true", help="gates and recovery by distillation, not by the loss itself"
+    )
     parser.add_argument("--seeds", type=int, default=3, help="of the rows that decide")
     parser.add_argument("--batch-tokens", type=int, default=16384, help="tokens a step; of GLUE --glue-batch-tokens")
     parser.add_argument("--teacher-epochs", type=float, default=3.0, help="of the teacher")

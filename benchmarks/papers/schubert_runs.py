@@ -14,13 +14,25 @@ LOSSES = ("task", "text")
 KINDS = ("all", "h", "f", "uniform", "layers")
 DEFAULT = (1e-3, 1e-2, 100)  # γ, learning rate and steps of the gates, where nothing was searched
 DECIDING = {("all", 0.6), ("h", 0.6), ("layers", 0.6)}  # with several seeds
-LARGER = (0.84, 0.67, 0.42)  # 10, 8 and 5 of 12 layers: one more than 0.8, 0.6 and 0.4 allow
+LARGER = (0.95, 0.84, 0.74, 0.63)  # 11, 9, 7 and 5 of MiniLM's 12 layers: one more than 0.9, 0.8, 0.7 and 0.6 allow
+DISTILLED = (  # from the unpruned model: logits and states; the floor and units that come back are not in the paper
+    "gates.task_weight=0",
+    "gates.logits_weight=1",
+    "gates.floor=0.1",
+    "target.give_back=true",
+    "distillation.task_weight=0",
+    "distillation.logits_weight=1",
+    "distillation.states_weight=1",
+)
 SEARCHED = 0.6
+ALBERT_E = "albert-e"  # embeddings of 128, which leave 0.76 of MiniLM, then as `all`
 MORE = {
     "all, T = 3": (0.6, ("target.rounds=3",)),
     "all on 9 layers": (0.6, ("start.layers=9",)),
-    "all on 6 layers": (0.4, ("start.layers=6",)),
+    "all on 6 layers": (0.6, ("start.layers=6",)),
     "all, embeddings of 128": (0.6, ("start.embedding=128",)),
+    "all, FLOPs": (0.6, ("target.by=flops",)),
+    "all, latency": (0.6, ("target.by=latency",)),
 }
 GLUE = {"MRPC": 128, "RTE": 256, "SST-2": 128}  # and the longest window
 
@@ -95,15 +107,14 @@ def pruning(
     return (
         f"method={method}",
         f"target.keep=[{keep:g}]",
-        f"target.kinds={row if method == 'free' else 'all'}",
-        "target.embeddings=false",
+        f"target.kinds={row if method == 'free' and row != ALBERT_E else 'all'}",
         f"gates.gamma={gates[0]:g}",
         f"gates.learning_rate={gates[1]:g}",
         f"gates.steps={gates[2]:g}",
         f"gates.batch_tokens={options.gate_batch_tokens}",
         *training("recovery", epochs, rate, options.batch_tokens),
-        "distillation.logits_weight=1.0",
-        "distillation.states_weight=1.0",
+        *(("start.embedding=128",) if row == ALBERT_E else ()),
+        *(DISTILLED if options.distil else ()),
         *options.set,
     )
 
@@ -173,7 +184,8 @@ def score(run: Facts) -> float:
 def prune_runs(options: argparse.Namespace, choices: Facts, loss: str) -> list[Run]:
     """The rows of one loss."""
     epochs = options.epochs if loss == "task" else options.text_epochs
-    wanted = [(row, keep) for keep in options.keep for row in KINDS] + [("a", 0.8)]
+    wanted = [(row, keep) for keep in options.keep for row in KINDS] + [("a", 0.9)]
+    wanted += [(ALBERT_E, 0.7)] if loss == "text" else []
     wanted += [("layers", keep) for keep in LARGER] if loss == "task" else []
     made = []
     for row, keep in wanted:
@@ -181,6 +193,7 @@ def prune_runs(options: argparse.Namespace, choices: Facts, loss: str) -> list[R
             gates, rate = gates_of(choices, loss), rate_of(options, choices, loss, row)
             changes = base(options, loss) + pruning(options, row, keep, gates, rate, epochs)
             facts = {"loss": loss, "row": row, "keep": keep, "seed": seed, "gates": gates, "rate": rate}
+            facts["distilled"] = options.distil
             made.append(Run(f"{loss}/{row}-{keep:g}-seed{seed}", "prune", (*changes, f"seed={seed}"), facts))
     return made
 
@@ -192,6 +205,7 @@ def more_runs(options: argparse.Namespace, choices: Facts) -> list[Run]:
     for row, (keep, more) in MORE.items():
         changes = base(options, "task") + pruning(options, "all", keep, gates, rate, options.epochs)
         facts = {"loss": "more", "row": row, "keep": keep, "seed": 0, "gates": gates, "rate": rate}
+        facts["distilled"] = options.distil
         made.append(Run(f"more/{slug(row)}", "prune", (*changes, *more), facts))
     return made
 
@@ -241,9 +255,10 @@ def reader_runs(options: argparse.Namespace, choices: Facts) -> list[Run]:
         gates, rate = gates_of(choices, "task"), rate_of(options, choices, "task", "all")
         changes = on_squad(model, [options.train, *options.more], options.evaluate)
         changes += pruning(options, kinds, 0.5, gates, rate, options.reader_epochs)
-        changes += (f"target.multiple={options.multiple}", *options.reader_set)
+        changes += (*DISTILLED, "target.embeddings=false", f"target.multiple={options.multiple}", *options.reader_set)
         changes += (f"start.layers={layers}", "start.epochs=0.3") if layers else ()
         facts = {"loss": "reader", "row": name, "keep": 0.5, "seed": 0, "gates": gates, "rate": rate}
+        facts["distilled"] = True
         made.append(Run(f"reader/{slug(name)}", "prune", changes, facts))
     return made
 

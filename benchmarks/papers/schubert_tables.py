@@ -16,7 +16,7 @@ from benchmarks.race import Contender, markdown, race
 from quoth.encoder.shape import Shape
 from quoth.files import atomic_file
 
-ORDER = ("unpruned", "all", "h", "f", "a", "uniform", "layers")
+ORDER = ("unpruned", "all", "h", "f", "a", "uniform", "layers", "albert-e")
 TASKS = {
     "SQuAD": (("best_f1", "SQuAD 2.0 best F1"), ("f1", "F1 at 0"), ("answered_f1", "answerable F1")),
     "MRPC": (("acc", "MRPC acc"), ("f1", "MRPC F1")),
@@ -148,7 +148,12 @@ def task_table(results: Facts, loss: str) -> str:
         rows.append([*cells, *speed_cells(results, runs), f"{np.mean([run['wall'] for run in runs]):.0f}"])
     heads = ["row", "part", "M without embeddings", "M", *(name for _, name in TASKS["SQuAD"])]
     heads += ["loss before", "after the cut", "recovered", "GPU windows/s", "CPU questions/s", "s in all"]
-    return f"**{NAMES[loss]}**\n\n{markdown(heads, rows)}" if found else ""
+    return f"**{NAMES[loss]}**, {trained_by(found[-1][2])}\n\n{markdown(heads, rows)}" if found else ""
+
+
+def trained_by(runs: Sequence[Facts]) -> str:
+    """What gates and recovery of these runs were trained by; runs from before the choice had distillation alone."""
+    return "by distillation" if runs[0].get("distilled", True) else "by the loss itself"
 
 
 def started(row: str, keep: float, runs: Sequence[Facts]) -> list[tuple[str, float, list[Facts]]]:
@@ -174,7 +179,7 @@ def text_table(results: Facts) -> str:
         rows.append([*cells, *speed_cells(results, runs or [{}])])
     heads = ["row", "part", "M without embeddings", "M", "loss before", "after the cut", "recovered"]
     heads += [name for scores in TASKS.values() for _, name in scores] + ["GPU windows/s", "CPU questions/s"]
-    text = f"**Pre-training loss**\n\n{markdown(heads, rows)}" if rows else ""
+    text = f"**Pre-training loss**, {trained_by(pruned[0][2])}\n\n{markdown(heads, rows)}" if rows else ""
     fit = results["runs"].get("teacher/heads")
     if fit:
         how = "flat" if fit["flat"] else "not yet flat"

@@ -14,7 +14,7 @@ from benchmarks.pool import Facts
 from quoth.errors import QuothError
 from quoth.files import read_json, write_json
 
-KEPT = ("losses", "steps", "seconds", "norm_shift", "quality", "shape")  # of a target
+KEPT = ("losses", "steps", "seconds", "quality", "shape")  # of a target
 LATE = "not begun: the time is up"
 
 _tasks: dict[Any, Any] = {}

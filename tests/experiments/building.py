@@ -19,7 +19,8 @@ SMALL = (
     "student.optimisation={epochs = 1, learning_rate = 1e-3, batch_size = 8}",
     "cut.start={layers = 2, epochs = 0.1}",
     "cut.target={keep = 0.5, embeddings = false, kinds = 'af'}",
-    "cut.gates={steps = 2, batch_size = 8}",
+    "cut.gates.steps=2",
+    "cut.gates.batch_size=8",
     "cut.recovery={epochs = 0.3, batch_size = 8}",
 )
 

@@ -179,6 +179,14 @@ def test_several_teachers_that_nobody_learns_from(place):
         read_build_recipe(RECIPE, words(place, "teachers=2", "student={}", "cut={}"))
 
 
+def test_a_cut_that_does_not_learn_from_the_teachers(place):
+    """The default loss of pruning is the task's own; data without labels needs the teachers' logits in any case."""
+    with pytest.raises(QuothError, match=r"no loss of \[cut\] compares with the teachers; set cut.distillation"):
+        read_build_recipe(RECIPE, words(place, "cut.gates={}", "cut.distillation={}"))
+    with pytest.raises(QuothError, match=r"distillation.logits_weight is 0.0; it must be above 0 with data.unlabelled"):
+        read_build_recipe(RECIPE, words(place, "cut.distillation={}", "data.unlabelled.moved=0.5"))
+
+
 def test_a_teacher_that_answers_something_else(place, tmp_path, monkeypatch):
     """A head that gives classes is refused by the recipe, one that a folder brings by its own line."""
     monkeypatch.setattr(stages, "train", None)

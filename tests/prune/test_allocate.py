@@ -27,8 +27,8 @@ def left(keep):
     return {name: int(mask.sum()) for name, mask in keep.items()}
 
 
-def slowly(scores, shape, cost, budget):
-    """One element at a time, the lowest first, until the budget is met; then back, the highest first, what fits."""
+def slowly(scores, shape, cost, budget, give_back):
+    """One element at a time, the lowest first, until the budget is met; then back, if wanted, the highest first."""
     order = sorted((value, name) for name, score in scores.items() for value in score.tolist())
     now, gone = sizes(shape), []
     for value, name in order:
@@ -37,22 +37,30 @@ def slowly(scores, shape, cost, budget):
         if now[name] > 1:
             now[name] -= 1
             gone.append((value, name))
-    for _, name in sorted(gone, reverse=True):
+    for _, name in sorted(gone, reverse=True) if give_back else ():
         if cost(with_sizes(shape, {**now, name: now[name] + 1})) <= budget:
             now[name] += 1
     return {name: now[name] for name in scores}
 
 
-@given(shapes(), st.sampled_from(COSTS), st.sampled_from(KINDS), st.floats(0, 1), st.integers(0, 9), st.booleans())
+@given(
+    shapes(),
+    st.sampled_from(COSTS),
+    st.sampled_from(KINDS),
+    st.floats(0, 1),
+    st.integers(0, 9),
+    st.booleans(),
+    st.booleans(),
+)
 @settings(deadline=None)
-def test_as_one_element_at_a_time(shape, cost, kinds, share, seed, per_cost):
+def test_as_one_element_at_a_time(shape, cost, kinds, share, seed, per_cost, give_back):
     scores = random_scores(shape, kinds, seed)
     least = cost(with_sizes(shape, dict.fromkeys(scores, 1)))
     budget = least + share * (cost(shape) - least)
-    keep = allocate(scores, shape, cost, budget, per_cost=per_cost)
+    keep = allocate(scores, shape, cost, budget, per_cost=per_cost, give_back=give_back)
     beta = betas(cost, shape) if per_cost else dict.fromkeys(scores, 1.0)
     ranked = {name: score.double() / beta[name] for name, score in scores.items()}
-    assert left(keep) == slowly(ranked, shape, cost, budget)
+    assert left(keep) == slowly(ranked, shape, cost, budget, give_back)
     for name, mask in keep.items():
         assert mask.dtype == torch.bool
         assert mask.all() or scores[name][mask].min() >= scores[name][~mask].max()
@@ -68,7 +76,7 @@ def test_the_budget_is_met_and_nothing_more_would_fit(shape, cost, multiple, sha
 
     least = {name: min(size, step(name)) for name, size in full.items()}
     assume(cost(with_sizes(shape, least)) <= budget)
-    found = left(allocate(scores, shape, cost, budget, multiple=multiple))
+    found = left(allocate(scores, shape, cost, budget, multiple=multiple, give_back=True))
     assert cost(with_sizes(shape, found)) <= budget
     for name, size in found.items():
         assert size == full[name] or (size % step(name) == 0 and size >= step(name))
@@ -80,7 +88,7 @@ def test_the_budget_is_met_and_nothing_more_would_fit(shape, cost, multiple, sha
 def test_bert_base_to_half_within_one_unit_of_ffn():
     """All kinds, 39,312 elements: no more than half, and less than one FFN unit below it."""
     cost, scores = Parameters(), random_scores(BASE, "all", 0)
-    keep = allocate(scores, BASE, cost, 0.5 * cost(BASE))
+    keep = allocate(scores, BASE, cost, 0.5 * cost(BASE), give_back=True)
     shape = with_sizes(BASE, left(keep))
     assert 0 <= 0.5 * cost(BASE) - cost(shape) < 2 * shape.hidden + 1
     rounded = with_sizes(BASE, left(allocate(scores, BASE, cost, 0.5 * cost(BASE), multiple=16)))

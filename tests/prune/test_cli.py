@@ -31,9 +31,12 @@ def test_the_simple_case(place, tmp_path, cli):
     assert done.returncode == 0, done.stderr
     for name in ("unpruned", "keep-0.9", "keep-0.7", "exact"):
         assert name in done.stdout
+    assert "gates by distillation, recovery by distillation; teacher: the unpruned model" in done.stdout
     assert "round 2 of 2: 0.700 of the parameters" in done.stderr
+    assert "steps, loss: distillation" in done.stderr
     recipe = read_prune_recipe(tmp_path / "run/recipe.toml")
     assert recipe.data.max_length == 64  # the model's own windows
+    assert (recipe.gates.floor, recipe.target.give_back, recipe.distillation.states_weight) == (0.1, True, 1.0)
     before, after = (
         load(folder).encoder.shape.total() for folder in (place / "tuned/model", tmp_path / "run/keep-0.7/model")
     )
@@ -62,9 +65,17 @@ def test_a_recipe(place, tmp_path, cli, monkeypatch):
         """
     )
     monkeypatch.chdir(tmp_path)
-    done = cli("prune", "small.toml", "target.keep=0.6", "recovery.epochs=0.1", "--json")
+    done = cli("prune", "small.toml", "target.keep=[0.6, 0.01]", "recovery.epochs=0.1", "--json")
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["targets"]["keep-0.6"]["shape"]["layers"]) == 1
+    facts = json.loads(done.stdout)
+    assert len(facts["targets"]["keep-0.6"]["shape"]["layers"]) == 1
+    assert facts["loss"] == {"recovery": "task"}
+    line = "target.keep = 0.01 cannot be reached: dropping layers as far as it goes leaves"
+    assert facts["unreachable"]["keep-0.01"].startswith(line)
+    assert line in done.stderr
+    again = cli("prune", "small.toml", "target.keep=[0.6, 0.01]", "recovery.epochs=0.1")
+    assert "recovery by the task's loss\n" in again.stdout
+    assert line in again.stdout
     assert len(load(tmp_path / "runs/small/keep-0.6/model").encoder.shape.layers) == 1
 
 
@@ -86,6 +97,14 @@ def test_mistakes_are_one_line(place, words, line, tmp_path, cli):
     assert done.returncode == 2
     assert line in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_recipe_that_ships_says_what_it_needs(tmp_path, cli):
+    done = cli("prune", "prune.toml", "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert "model is ''; it must be a folder or hub id of a model with a head for data.task 'span'" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_inspect_draws_sizes(tmp_path, cli):

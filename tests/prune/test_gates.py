@@ -13,8 +13,9 @@ from quoth.heads.cacnn import ContextCNN
 from quoth.heads.chain import Chain
 from quoth.model import apply
 from quoth.model.model import Model
+from quoth.prune.dimensions import axes
 from quoth.prune.gates import Gates, gated, gated_weights
-from quoth.prune.shift import norm_shift
+from quoth.prune.shrink import raise_to_floor
 from quoth.tune.adapters import Adapters
 from quoth.tune.lora import LoRA
 
@@ -51,7 +52,7 @@ def test_tied_layers_share_their_gates():
 
 
 def factors(alpha, number, shape):
-    """Table 5 and its biases, entry by entry: for each parameter of a layer, the factor at (row, column) or (row)."""
+    """Table 5, entry by entry: for each matrix of a layer, the factor at (row, column)."""
     a, k, v, f, h = (alpha[name] for name in (f"a{number}", f"k{number}", f"v{number}", f"f{number}", "h"))
 
     def of_heads(own):
@@ -59,20 +60,14 @@ def factors(alpha, number, shape):
 
     keys, values = of_heads(k), of_heads(v)
     assert (len(a), len(k), len(v), len(f)) == (shape.heads, shape.key, shape.value, shape.ffn)
-    found = {
+    return {
         "attention.query.weight": lambda r, c: keys(r) * h[c],
         "attention.key.weight": lambda r, c: keys(r) * h[c],
         "attention.value.weight": lambda r, c: values(r) * h[c],
         "attention.output.weight": lambda r, c: h[r] * values(c),
         "up.weight": lambda r, c: f[r] * h[c],
         "down.weight": lambda r, c: h[r] * f[c],
-        "attention.query.bias": keys,
-        "attention.key.bias": keys,
-        "attention.value.bias": values,
-        "up.bias": lambda r: f[r],
     }
-    norms = ("attention_norm.weight", "attention_norm.bias", "ffn_norm.weight", "ffn_norm.bias")
-    return found | {name: lambda r: h[r] for name in ("attention.output.bias", "down.bias", *norms)}
 
 
 def test_table_5_element_by_element():
@@ -80,25 +75,24 @@ def test_table_5_element_by_element():
     random_alpha(gates, 0)
     alpha = {name: value.tolist() for name, value in gates.alpha.items()}
     found = gated_weights(model, gates)
+    matrices = {f"encoder.layers.{n}.{name}" for n in (0, 1) for name in factors(alpha, n, SHAPE.layers[n])}
+    assert set(found) == matrices  # no bias, embedding, LayerNorm, pooler or head
     for number, shape in enumerate(SHAPE.layers):
         expected, layer = factors(alpha, number, shape), model.encoder.layers[number]
-        assert set(expected) == {name for name, _ in layer.named_parameters()}
         for name, factor in expected.items():
             old, new = layer.get_parameter(name), found[f"encoder.layers.{number}.{name}"]
             for place in torch.ones(old.shape).nonzero().tolist():
                 assert new[tuple(place)].item() == pytest.approx(old[tuple(place)].item() * factor(*place), rel=1e-12)
-    assert torch.equal(found["head.linear.weight"], model.head.linear.weight * gates.alpha["h"])
-    assert "head.linear.bias" not in found
 
 
 @pytest.mark.parametrize("projection", [False, True])
-def test_every_parameter_with_a_gated_size_is_gated(projection):
-    """Of a model whose sizes are all different, the gated parameters are those that have one of the sizes."""
+def test_every_parameter_with_a_gated_size_follows_a_cut(projection):
+    """Of a model whose sizes are all different, the parameters with an axis to cut are those that have a gated size."""
     shape = Shape(101, 103, 3, 11 if projection else 13, 13, (LayerShape(7, 5, 17, 29),))
-    model, gates = make_model(shape, "dense"), Gates(shape)
+    model = make_model(shape, "dense")
     gated_sizes = {13, 7 * 5, 7 * 17, 29}
     expected = {name for name, value in model.named_parameters() if gated_sizes & set(value.shape)}
-    assert set(gated_weights(model, gates)) == expected
+    assert set(axes(model)) == expected
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -107,14 +101,11 @@ def test_gradients_by_differences(tied, zeros):
     shape = Shape(11, 8, 2, 4, 5, (LayerShape(2, 3, 2, 3),) * 2, tied)
     model, gates, packed = make_model(shape), Gates(shape).double(), make_batch(shape, (3, 2))
     random_alpha(gates, 1)
-    if zeros:  # the mask of h is data: only the other units move with α
+    if zeros:
         gates.zero({"h": torch.tensor([True, False, True, True, True])})
-    kept = gates.keep()["h"]
 
     def run(*values):
-        alpha = dict(zip(gates.alpha, values))
-        alpha["h"] = torch.where(kept, alpha["h"], 0)
-        with gated(model, alpha):
+        with gated(model, dict(zip(gates.alpha, values))):
             return torch.stack(model(packed))
 
     assert torch.autograd.gradcheck(run, list(gates.alpha.values()))
@@ -162,41 +153,14 @@ def test_zeros_are_where_keep_says_no():
     assert all(torch.equal(gates.scores()[name], mask.float()) for name, mask in keep.items())
 
 
-class TestNormShift:
-    def test_is_nothing_without_zeros(self):
-        shift = norm_shift(make_model(SHAPE), Gates(SHAPE).double(), make_batch(SHAPE))
-        assert (shift.most, shift.mean) == (0, 0)
-        assert shift.size > 0
-
-    @pytest.mark.parametrize("head", [None, "span", "class"])
-    def test_is_the_difference_of_two_hand_written_norms(self, head, monkeypatch):
-        """LayerNorm replaced by formulas: over all units against over the kept ones."""
-        model, gates, packed = make_model(SHAPE, head), Gates(SHAPE, "h").double(), make_batch(SHAPE)
-        kept = torch.tensor([True] * 5 + [False] * 3)
-        gates.zero({"h": kept})
-
-        def run(count):
-            def formula(norm, x):
-                mean = x.sum(-1, keepdim=True) / count
-                variance = ((x - mean).square() * (kept if count == 5 else 1)).sum(-1, keepdim=True) / count
-                return (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
-
-            monkeypatch.setattr(torch.nn.LayerNorm, "forward", formula)
-            with gated(model, gates, "full"):
-                found = model.encoder(packed)[0][:, kept] if head is None else model(packed)
-            return found if isinstance(found, torch.Tensor) else torch.stack(found)
-
-        shift = norm_shift(model, gates, packed)
+def test_a_floor_keeps_the_sign_and_none_changes_nothing():
+    gates = Gates(Shape(23, 16, 2, 8, 8, (LayerShape(3, 4, 2, 4),)), "f")
+    values = torch.tensor([-0.01, 0.05, -2.0, 0.0])
+    for floor, expected in ((0.0, values), (0.1, torch.tensor([-0.1, 0.1, -2.0, 0.1]))):
         with torch.no_grad():
-            apart = (run(8) - run(5)).abs()
-        assert shift.most == pytest.approx(apart.max().item(), rel=1e-9)
-        assert shift.mean == pytest.approx(apart.mean().item(), rel=1e-9)
-        assert shift.mean > 1e-3
-
-    def test_leaves_the_mode_alone(self):
-        model = make_model(SHAPE).train()
-        norm_shift(model, Gates(SHAPE).double(), make_batch(SHAPE))
-        assert model.training
+            gates.alpha["f0"].copy_(values)
+        raise_to_floor(gates, floor)
+        assert torch.equal(gates.alpha["f0"].data, expected)
 
 
 class TestRefusals:

@@ -238,8 +238,19 @@ class TestRefused:
         self.refused(made, tmp_path / "run", "has no head")
 
     def test_a_start_that_leaves_less_than_the_target(self, material, tmp_path):
-        made = recipe(material, start={"layers": 1})
-        self.refused(made, tmp_path / "run", "what is done at the start leaves")
+        made = recipe(material, start={"layers": 1}, target={"keep": [0.9, 0.8]})
+        self.refused(made, tmp_path / "run", "keep = 0.9 cannot be reached: what is done at the start leaves")
+
+    def test_a_teacher_that_no_loss_needs(self, material):
+        """The default loss is the task's; a teacher that is named is meant to be used."""
+        with pytest.raises(
+            QuothError, match=r"teacher is \('x',\); it must be empty, or set distillation.logits_weight"
+        ):
+            recipe(material, teacher="x", distillation={"states_weight": 0.0})
+
+    def test_no_model(self, material):
+        with pytest.raises(QuothError, match="model is ''; it must be a folder or hub id of a model with a head for"):
+            recipe(material, model="")
 
     def test_another_recipe(self, run, material, tmp_path):
         with pytest.raises(QuothError, match=r"another recipe \(there, here: target.rounds: 2, 1\)"):

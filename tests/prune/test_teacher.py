@@ -23,6 +23,7 @@ from quoth.windows.tokenizer import Tokenizer
 from train.material import assert_same_weights, make_model, make_questions, prepare, prune, table, train
 
 STATES = {"distillation": {"states_weight": 1.0}}
+LOGITS = {"task_weight": 0.0, "logits_weight": 1.0}
 DIFFERENT = {"num_hidden_layers": 4, "seed": 5, "initializer_range": 0.3}
 
 
@@ -46,7 +47,8 @@ def recipe(material, **sections):
         "teacher": str(material.teacher),
         "data": table("", material.train)["data"],
         "start": {"layers": 2},
-        "gates": {"steps": 2, "batch_size": 8},
+        "gates": {"steps": 2, "batch_size": 8, **LOGITS},
+        "distillation": LOGITS,
         "recovery": {"epochs": 4.0, "batch_size": 8, "learning_rate": 1e-3, "dropout": 0.0},
     }
     for name, value in sections.items():

@@ -121,10 +121,15 @@ def make_model(folder, minilm, *, seed=0, pooler=True, **sizes):
     torch.manual_seed(seed)
     config = transformers.BertConfig(**{**small, **sizes})
     transformers.BertModel(config, add_pooling_layer=pooler).save_pretrained(folder)
+    copy_tokenizer(minilm, folder)
+    return folder
+
+
+def copy_tokenizer(minilm, folder):
+    """The tokenizer of MiniLM beside a model."""
     for name in TOKENIZER:
         if (minilm / name).exists():
             shutil.copyfile(minilm / name, folder / name)
-    return folder
 
 
 def table(model, train, evaluate="", **sections):

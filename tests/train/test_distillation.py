@@ -69,8 +69,7 @@ def test_mlm_and_nsp():
 def test_states_of_a_cut_model_are_compared_at_the_kept_units():
     teacher, packed = make_model(SHAPE), make_batch(SHAPE)
     keep = {"h": torch.tensor([True, False, True, True, False, True])}
-    alpha = {"h": torch.tensor([1.0, 0.0, 0.5, -2.0, 0.0, 1.5])}
-    view = View.whole(SHAPE).after(keep, alpha)
+    view = View.whole(SHAPE).after(keep)
     student = make_model(cut(teacher, keep).encoder.shape, seed=1)
     labels = torch.zeros(len(packed.lengths), 2, dtype=torch.long)
     weights = DistillationLoss(task_weight=0.5, logits_weight=0.0, states_weight=3.0)
@@ -80,18 +79,17 @@ def test_states_of_a_cut_model_are_compared_at_the_kept_units():
         ours, theirs = (model.encoder(packed, range(3)) for model in (student, teacher))
         total = 0.0
         for a, b in zip(ours, theirs):
-            part = sum(float((a[:, i] - alpha["h"][j] * b[:, j]).square().sum()) for i, j in enumerate((0, 2, 3, 5)))
+            part = sum(float((a[:, i] - b[:, j]).square().sum()) for i, j in enumerate((0, 2, 3, 5)))
             total += part / a.numel() / 3
         task = float(SPANS.loss(student(packed), packed, labels))
     assert found == pytest.approx(0.5 * task + 3.0 * len(packed.lengths) * total, rel=1e-4)
 
 
 def test_a_second_cut_counts_from_the_first_model():
-    view = View.whole(SHAPE).after({"h": torch.tensor([1, 0, 1, 1, 0, 1]).bool()}, None)
-    view = view.after({"h": torch.tensor([0, 1, 1, 0]).bool()}, {"h": torch.tensor([0, 2.0, 3.0, 0])})
+    view = View.whole(SHAPE).after({"h": torch.tensor([1, 0, 1, 1, 0, 1]).bool()})
+    view = view.after({"h": torch.tensor([0, 1, 1, 0]).bool()})
     assert view.units.tolist() == [2, 3]
-    assert view.scale.tolist() == [2, 3]
-    assert view.after({"f0": torch.ones(5).bool()}, None) is view
+    assert view.after({"f0": torch.ones(5).bool()}) is view
 
 
 def test_the_loss_of_the_unpruned_model_against_itself_is_zero():
@@ -101,8 +99,8 @@ def test_the_loss_of_the_unpruned_model_against_itself_is_zero():
         assert float(distillation(teacher, packed, torch.zeros(4, 2)).abs()) < 1e-6
 
 
-def test_a_gated_model_is_compared_with_gated_states():
-    """Gates of h multiply the states, and so those that they are compared with."""
+def test_a_gated_model_is_compared_with_the_states_as_they_are():
+    """Gates of h multiply matrices, not states."""
     teacher, packed = make_model(SHAPE), make_batch(SHAPE)
     gate = torch.linspace(0.5, 2.0, 6, dtype=torch.float64)
     distillation = Distillation(SPANS, DistillationLoss(0, 0, 1.0), CPU, copy.deepcopy(teacher))
@@ -110,8 +108,8 @@ def test_a_gated_model_is_compared_with_gated_states():
         theirs = teacher.encoder(packed, range(3))
         with gated(teacher, {"h": gate}):
             ours = teacher.encoder(packed, range(3))
-            found = float(distillation(teacher, packed, torch.zeros(4, 2), gate))
-    wanted = sum(float((a - gate * b).square().mean()) for a, b in zip(ours, theirs)) / 3 * 4
+            found = float(distillation(teacher, packed, torch.zeros(4, 2)))
+    wanted = sum(float((a - b).square().mean()) for a, b in zip(ours, theirs)) / 3 * 4
     assert found == pytest.approx(wanted, rel=1e-5)
 
 
@@ -140,3 +138,11 @@ def test_logits_that_come_with_the_batch_and_states_of_a_model_beside():
         ours, theirs = (model.encoder(packed, range(3)) for model in (student, beside))
     states = sum(float((a - b).square().mean()) for a, b in zip(ours, theirs)) / 3
     assert found == pytest.approx(2.0 * logits + 3.0 * len(packed.lengths) * states, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "name"),
+    [((1, 0, 0), "task"), ((0, 1, 0), "distillation"), ((0, 0, 1), "distillation"), ((1, 0, 2), "both")],
+)
+def test_what_results_call_a_loss(weights, name):
+    assert DistillationLoss(*weights).name == name

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from quoth.prune.metrics import PruneMetrics
     from quoth.prune.recipe import PruneRecipe
 
+LOSSES = {"task": "the task's loss", "distillation": "distillation", "both": "the task's loss and distillation"}
+
 
 def prune(
     model: Annotated[
@@ -43,7 +45,9 @@ def prune(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cut the sizes of a model, layer by layer, and recover its quality by distillation, into OUT/keep-…/model.
+    """Cut the sizes of a model, layer by layer, and train what is left, into OUT/keep-…/model.
+
+    With a model, gates and recovery are trained by distillation from the unpruned model; with a recipe, as it says.
 
     Interrupted at any moment, the same command goes on where it stopped. See docs/prune.md.
     """
@@ -82,8 +86,9 @@ def _simple(
     table: dict[str, Any] = {
         "model": model,
         "data": {"train": data, "evaluate": evaluate or "", **(checkpoint.windows or {})},
-        "target": {"keep": sorted(keep, reverse=True), "by": by or "parameters", "multiple": 8},
-        "distillation": {"states_weight": 1.0},
+        "target": {"keep": sorted(keep, reverse=True), "by": by or "parameters", "multiple": 8, "give_back": True},
+        "gates": {"task_weight": 0.0, "logits_weight": 1.0, "floor": 0.1},
+        "distillation": {"task_weight": 0.0, "logits_weight": 1.0, "states_weight": 1.0},
     }
     if kind == "mlm":
         table["data"] |= {"task": "pretrain", "held_out": 0.0 if evaluate else 0.05}
@@ -98,6 +103,18 @@ def _show(metrics: PruneMetrics, run: Path) -> None:
     screen = console()
     for table in tables:
         screen.print(table)
+    for line in (_losses(metrics), *metrics.unreachable.values()):
+        screen.print(line, highlight=False, soft_wrap=True)
+
+
+def _losses(metrics: PruneMetrics) -> str:
+    """By which loss gates and recovery were trained, and who taught."""
+    parts = [f"{part} by {LOSSES[name]}" for part, name in metrics.loss.items()]
+    teachers = [metrics.teacher] if isinstance(metrics.teacher, str) else list(metrics.teacher)
+    taught = any(name != "task" for name in metrics.loss.values())
+    return ", ".join(parts) + (
+        f"; teacher: {', '.join(filter(None, teachers)) or 'the unpruned model'}" if taught else ""
+    )
 
 
 def _models(metrics: PruneMetrics, run: Path) -> Table:

@@ -67,9 +67,9 @@ class Inserted(Protocol):
 
 
 def layer_norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """LayerNorm of x: (T, h) → (T, h). A subclass (`quoth.prune.KeptNorm`) is always called as it is."""
+    """LayerNorm of x: (T, h) → (T, h)."""
     only_one = norm.weight.requires_grad != norm.bias.requires_grad
-    if only_one and x.is_cuda and torch.is_grad_enabled() and type(norm) is nn.LayerNorm:
+    if only_one and x.is_cuda and torch.is_grad_enabled():
         # torch 2.11 fails in the backward pass of a large batch where the bias alone is trained, as in BitFit.
         return F.layer_norm(x, norm.normalized_shape, None, None, norm.eps) * norm.weight + norm.bias
     return norm(x)  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from quoth.errors import QuothError
 from quoth.experiments.build_recipe import BuildRecipe
 from quoth.files import read_object, write_json
 from quoth.model import Model
-from quoth.prune.plan import check_run, make_cost, plan_rounds
+from quoth.prune.plan import check_run, make_cost, unreachable
 from quoth.tasks import Data, Negatives, Task, prepare
 from quoth.tasks.settings import Unlabelled
 from quoth.train.build import build_model
@@ -162,7 +162,8 @@ def check_stages(run: Path, recipe: BuildRecipe, data: dict[str, Data]) -> Task 
         if cut.target.by != "latency":  # which is measured on the machine that the cut runs on
             cost = make_cost(cut, student, run, "")
             check_run(cut, student, cost)
-            plan_rounds(cut, student.encoder.shape, cost)
+            for why in unreachable(cut, student.encoder.shape, cost).values():
+                raise QuothError(f"recipe: cut.{why}")
     waiting = not _done(run, "student") or (not _done(run, "cut") and shares_examples(recipe, data))
     if not recipe.student or not waiting:
         return None

@@ -140,6 +140,8 @@ class _Stages:
         task = self.task if shares_examples(self.recipe, self.data) else None
         with _clock(self.run, "cut"):
             found = prune(recipe, self.run / "cut", device=self.device, tell=self.say, task=task)
+        for why in found.unreachable.values():  # of a latency, which is known only now
+            raise QuothError(f"recipe: cut.{why}")
         small = list(found.targets.values())[-1]  # of several the smallest
         self._add("cut", small.parameters, small.quality, found.negatives, found.unlabelled)
         self.facts["stages"]["cut"]["kept"] = small.cost

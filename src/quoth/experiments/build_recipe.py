@@ -162,11 +162,17 @@ def make_build_recipe(table: Mapping[str, Any], where: str = "recipe") -> BuildR
             raise QuothError(f"{where}: {name}.data.task is {shown(task)}; a reader is trained for 'span'")
     student = {**stages["student"], "teachers": ["teacher"]} if table.get("student") else None
     cut = {"model": "student", **stages["cut"], "states_of": "unpruned"} if table.get("cut") else None
+    pruned = make_prune_recipe(cut, f"{where}, cut") if cut else None
+    if pruned and (student or count > 1) and set(pruned.losses.values()) == {"task"}:
+        raise QuothError(
+            f"{where}: no loss of [cut] compares with the teachers; "
+            "set cut.distillation.logits_weight = 1, and cut.distillation.task_weight = 0 for that alone"
+        )
     return BuildRecipe(
         make_recipe(stages["teacher"], f"{where}, teacher"),
         count,
         make_recipe(student, f"{where}, student") if student else None,
-        make_prune_recipe(cut, f"{where}, cut") if cut else None,
+        pruned,
         fill(Quantise, table.get("quantise", {}), where, "quantise."),
         fill(Calibrate, table.get("calibrate", {}), where, "calibrate."),
         fill(Card, table.get("card", {}), where, "card."),

@@ -46,7 +46,7 @@ class MlmHead(nn.Module):
         "nsp.weight": (FREE, HIDDEN),
     }
     reads: tuple[int, ...] = (-1,)
-    reads_words = True  # the table of the words, which can then not be factorised
+    reads_words = True  # the table of the words; where that is factorised, `factorised` makes the head that fits
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class MlmHead(nn.Module):
         self.nsp = nn.Linear(hidden, 2) if nsp else None
         self.pooled = nsp
         self.activation = activation
-        self._settings = {"vocab": vocab, "embedding": embedding, "activation": activation, "eps": eps}
+        self._settings: dict[str, Any] = {"vocab": vocab, "embedding": embedding, "activation": activation, "eps": eps}
         self.apply(initialise)
 
     @property
@@ -92,6 +92,26 @@ class MlmHead(nn.Module):
         norm: Any = self.norm if self.norm is not None else self.down_norm
         words = _decode(norm(activate(dense(x), self.activation)), table, self.bias)
         return PretrainingOutput(words, self.nsp(pooled) if self.nsp is not None else None)
+
+    @torch.no_grad()
+    def factorised(self, down: Tensor) -> MlmHead:
+        """The same over a factorised table of the words: with ALBERT's dense layer and norm, from h to e.
+
+        down: (e, h), which makes of a state what the rows of the new table are to be multiplied with. The words' biases
+        and NSP stay. No layer of e computes what one of h did: D' = down·D is where training begins.
+        """
+        assert self.dense is not None
+        vocab, activation, eps = (self._settings[name] for name in ("vocab", "activation", "eps"))
+        made = MlmHead(self.dense.in_features, vocab, len(down), activation=activation, eps=eps, nsp=self.pooled)
+        made.to(self.dense.weight)
+        assert made.down is not None
+        down = down.to(self.dense.weight)
+        made.down.weight.copy_(down @ self.dense.weight)
+        made.down.bias.copy_(down @ self.dense.bias)
+        made.bias.copy_(self.bias)
+        if made.nsp is not None and self.nsp is not None:
+            made.nsp.load_state_dict(self.nsp.state_dict())
+        return made
 
     def to_json(self) -> dict[str, Any]:
         """What a model folder says of this head; see `build_head`."""

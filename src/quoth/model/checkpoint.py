@@ -249,12 +249,14 @@ def _mlm_head(
     config: dict[str, Any], tensors: Mapping[str, Tensor], shape: Shape, style: Style
 ) -> dict[str, Any] | None:
     """The head of pre-training, if all of its MLM part is there and its decoder is the word embeddings."""
-    wanted = ("head.bias", "head.dense.weight", "head.dense.bias", "head.norm.weight", "head.norm.bias")
+    parts = ("down", "down_norm") if shape.projection else ("dense", "norm")
+    wanted = ["head.bias", *(f"head.{part}.{name}" for part in parts for name in ("weight", "bias"))]
     if not config.get("tie_word_embeddings", True) or any(name not in tensors for name in wanted):
         return None
     nsp = "head.nsp.weight" in tensors and "pooler.weight" in tensors
+    embedding = shape.embedding if shape.projection else None
     own = {"activation": style.activation, "eps": style.eps}
-    return {"kind": "mlm", "vocab": shape.vocab, "embedding": None, **own, "nsp": nsp}
+    return {"kind": "mlm", "vocab": shape.vocab, "embedding": embedding, **own, "nsp": nsp}
 
 
 def _has_place(name: str, head: dict[str, Any] | None, family: Family) -> bool:

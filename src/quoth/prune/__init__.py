@@ -7,7 +7,7 @@ keep = allocate(gates.scores(), gates.shape, cost, 0.5 * cost(gates.shape))
 gates.zero(keep)
 small = cut(model, gates)                                       # a model like any other, of a smaller shape
 
-prune(read_prune_recipe("prune.toml"), "runs/small")            # Algorithm 1 whole, with recovery
+prune(read_prune_recipe("small.toml"), "runs/small")            # Algorithm 1 whole, with recovery
 """
 
 from quoth.prune.allocate import allocate

@@ -29,6 +29,7 @@ def allocate(
     *,
     per_cost: bool = False,
     multiple: int = 1,
+    give_back: bool = False,
 ) -> dict[str, Tensor]:
     """Which elements stay: booleans by dimension, for `Gates.zero` and `cut`.
 
@@ -36,10 +37,11 @@ def allocate(
     budget: what the cut shape may cost, such as 0.5 · cost(shape)
     per_cost: rank by score / β
     multiple: sizes (all but the number of heads) are rounded up to multiples of it, but never above what they are
+    give_back: once below the budget, elements come back, the highest score first, as long as they fit; then no
+    dimension could have one more element (or `multiple` of them). Algorithm 1 does not do this
 
-    The shape that is left costs at most `budget`, and no dimension could have one more element (or `multiple` of them)
-    for it: once below the budget, elements come back, the highest score first, as long as they fit. Every dimension
-    keeps at least 1 element, or `multiple`.
+    The shape that is left costs at most `budget`: the fewest elements go that bring it there. Every dimension keeps at
+    least 1 element, or `multiple`.
     """
     if type(multiple) is not int or multiple < 1:
         raise QuothError(f"sizes are rounded to multiples of a whole number from 1, not of {multiple!r}")
@@ -59,7 +61,9 @@ def allocate(
             high = middle
         else:
             low = middle + 1
-    left = _give_back(search, search.after(ranked.removed(low)), ranked)
+    left = search.after(ranked.removed(low))
+    if give_back:
+        left = _give_back(search, left, ranked)
     return {name: ranked.keep(name, size).to(scores[name].device) for name, size in left.items()}
 
 

@@ -2,7 +2,8 @@
 
 schuBERT / optBERT (ACL 2020), §6: BERT-ℓ ("by varying its number of encoder layers", 9, 6, 3; the paper does not say
 which stay, here the bottom ones unless asked otherwise), BERT-all uniform ("all the design dimensions are pruned
-uniformly"), ALBERT-e (embeddings factorised).
+uniformly"), ALBERT-e (embeddings factorised). All of them are cut from the trained model, and none is pre-trained anew:
+the paper's BERT-ℓ and ALBERT-e were pre-trained in their own sizes.
 """
 
 from __future__ import annotations
@@ -142,14 +143,14 @@ def factorise(model: Model, size: int) -> Model:
         x ≈ γ ⊙ √(h/e)·V·Qᵀ·LayerNorm(y) + β,   exact where size > rank.
 
     Every token takes one row of each table, so the tables count alike in the SVD, and their rows alike in each.
+
+    An MLM head, which decodes with the table of the words, gets new layers from h to e, as ALBERT's has (`new_layers`).
     """
     shape = model.encoder.shape
     if shape.projection:
         raise QuothError("the embeddings of this model are factorised already")
     if not 2 <= size <= shape.hidden:
         raise QuothError(f"embeddings of {shape.hidden} cannot be factorised to {size}; choose 2 to {shape.hidden}")
-    if getattr(model.head, "reads_words", False):
-        raise QuothError(f"a head for {model.head.task} uses the table of the words, which cannot be factorised")
     check(model, [])
     weights = dict(model.state_dict())
     below = "encoder.embeddings."
@@ -168,7 +169,18 @@ def factorise(model: Model, size: int) -> Model:
     weights[below + "projection.weight"] = projection.to(gain.dtype)
     weights[below + "projection.bias"] = offset
     weights[below + "norm.weight"], weights[below + "norm.bias"] = gain.new_ones(size), gain.new_zeros(size)
-    return rebuild(model, replace(shape, embedding=size, projection=True), weights)
+    head = model.head
+    if getattr(head, "reads_words", False):
+        head = head.factorised(q @ v.T)
+        weights = {name: value for name, value in weights.items() if not name.startswith("head.")}
+        weights |= {f"head.{name}": value for name, value in head.state_dict().items()}
+    return rebuild(model, replace(shape, embedding=size, projection=True), weights, head=head)
+
+
+def new_layers(model: Model, small: Model) -> tuple[str, ...]:
+    """The parameters of a head that its model did not have: they are fitted before anything else is trained."""
+    known = dict(model.named_parameters())
+    return tuple(name for name, _ in small.named_parameters() if name.startswith("head.") and name not in known)
 
 
 def _mean_free(size: int) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,13 +25,7 @@ from quoth.prune.gates import Gates, gated_weights, kept_by
 
 @torch.no_grad()
 def fold(model: Model, gates: Gates | Alpha) -> Model:
-    """The gated model as a plain one of the same shape, α multiplied into its weights.
-
-    α_h must have no zeros: LayerNorm would count them (`cut` takes them out).
-    """
-    kept = kept_by(gates).get("h")
-    if kept is not None and not bool(kept.all()):
-        raise QuothError("fold: α of h has zeros, which LayerNorm would still count; cut the model by these gates")
+    """The gated model as a plain one of the same shape, α multiplied into its weights."""
     return rebuild(model, model.encoder.shape, {**model.state_dict(), **gated_weights(model, gates)})
 
 
@@ -40,8 +35,9 @@ def cut(model: Model, by: Gates | Alpha | Keep) -> Model:
 
     by: booleans, which alone say what stays; or α, of which the zeros go and the rest is folded in.
 
-    The new model computes what the gated one did, and what `model` itself did if those elements did nothing. It has no
-    base and no tuning, and all of it is trainable. A dimension keeps at least 1 element, as `Shape` wants it.
+    Where no hidden unit goes, the new model computes what the gated one did; where some go, LayerNorms and head do
+    without them (`quoth.prune.gates`). It computes what `model` itself did if the elements that go did nothing. It has
+    no base and no tuning, and all of it is trainable. A dimension keeps at least 1 element, as `Shape` wants it.
     """
     masks = not isinstance(by, Gates) and all(value.dtype == torch.bool for value in by.values())
     keep = kept_by(by)
@@ -82,13 +78,16 @@ def _count(keep: Keep, lengths: Mapping[str, int]) -> dict[str, int]:
     return {name: int(kept.sum()) for name, kept in keep.items()}
 
 
-def rebuild(model: Model, shape: Shape, weights: Mapping[str, Tensor], style: Style | None = None) -> Model:
-    """A model like this one, of this shape, with copies of these weights. style: by default its own."""
-    head = model.head.to_json() if model.head is not None else None
+def rebuild(
+    model: Model, shape: Shape, weights: Mapping[str, Tensor], style: Style | None = None, head: Any = None
+) -> Model:
+    """A model like this one, of this shape, with copies of these weights. style, head: by default its own."""
+    head = head if head is not None else model.head
+    table = head.to_json() if head is not None else None
     with torch.device("meta"):
         made = Model(
             Encoder(shape, style or model.encoder.style),
-            build_head(head, shape.hidden, len(shape.layers)) if head else None,
+            build_head(table, shape.hidden, len(shape.layers)) if table else None,
             family=model.family.name,
             pooler=model.pooler is not None,
             origin=model.origin,

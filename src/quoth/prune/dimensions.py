@@ -1,4 +1,4 @@
-"""The dimensions that can be cut, and which axis of which tensor runs over them: one table for gates, folds and cuts.
+"""The dimensions that can be cut, which tensors are gated along them, and which tensors follow a cut.
 
 schuBERT / optBERT (ACL 2020), tables 3 and 5; i counts the layers that have weights of their own, from 0:
 
@@ -6,14 +6,14 @@ schuBERT / optBERT (ACL 2020), tables 3 and 5; i counts the layers that have wei
     aᵢ   heads       kᵢ   size of keys and queries, shared by a layer's heads
     vᵢ   size of values, likewise       fᵢ   feed-forward size
 
-    Q, K: (a·k, h)    V: (a·v, h)    P: (h, a·v)    D: (f, h)    G: (h, f), and their biases
+    Q, K: (a·k, h)    V: (a·v, h)    P: (h, a·v)    D: (f, h)    G: (h, f)
 
-The paper stops there. To cut h, all else that has the hidden size must follow: the embedding tables (or the projection
-that leads from them to h), every LayerNorm, the pooler (both sides, since it is h → h) and the head.
+Gated (`gated_axes`) are these six matrices of every layer, as in table 5, and nothing else. All tensors that have the
+dimension follow a cut (`axes`): also the biases of the six and, for h, the embedding tables (or the projection that
+leads from them to h), every LayerNorm, the pooler (both sides, since it is h → h) and the head.
 
-Relative position biases, (buckets, a), follow a cut of aᵢ, but no gate multiplies them: a head with α = 0 has no output
-whatever its biases are. Where layers share one table of them and heads are cut, each layer gets a copy, of which it
-keeps the columns of its own heads (`untied`). From then on the copies are trained apart.
+Relative position biases, (buckets, a), follow a cut of aᵢ. Where layers share one table of them and heads are cut, each
+layer gets a copy, of which it keeps the columns of its own heads (`untied`). From then on the copies are trained apart.
 """
 
 from __future__ import annotations
@@ -70,10 +70,18 @@ def with_sizes(shape: Shape, changed: Mapping[str, int]) -> Shape:
 
 SHARED_RELATIVE = "encoder.relative.weight"
 _IN_LAYER = {kind: name for kind, name in KINDS.items() if kind != "h"}
+_MATRICES = ("attention.query", "attention.key", "attention.value", "attention.output", "up", "down")  # Q K V P D G
+
+
+def gated_axes(model: Model) -> dict[str, tuple[Axis, ...]]:
+    """Table 5: for the weights of K, Q, V, P, D and G of every layer, what both of their axes run over."""
+    found = axes(model)
+    names = [f"encoder.layers.{n}.{matrix}.weight" for n in range(len(model.encoder.layers)) for matrix in _MATRICES]
+    return {name: found[name] for name in names}
 
 
 def axes(model: Model) -> dict[str, tuple[Axis, ...]]:
-    """For every parameter that has a dimension to cut, what each of its axes runs over."""
+    """For every parameter that follows a cut, what each of its axes runs over."""
     found: dict[str, tuple[Axis, ...]] = {}
     below = "encoder.embeddings."
     if model.encoder.shape.projection:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quoth.encoder import Device
 from quoth.model import Model
-from quoth.prune.gates import Statistics, gated
+from quoth.prune.gates import gated
 from quoth.prune.penalty import L0, L1
 from quoth.tasks.examples import Batches, Request
 from quoth.tasks.seeds import seed_of
@@ -36,7 +36,6 @@ class GateTraining:
         self.model = model.to(device.place).eval().requires_grad_(False)
         self.penalty = penalty.to(device.place)
         self.loss, self.feed, self.seed = loss, feed, seed
-        self.statistics: Statistics = ("masked" if device.is_cuda else "kept") if penalty.gives_zeros else "full"
         self.groups = (Group("loss", dict(penalty.named_parameters()), settings),)
 
     def why_no_graphs(self) -> str | None:
@@ -56,9 +55,8 @@ class GateTraining:
 
         def backward() -> Tensor:
             packed, labels = self.feed.gather(requests[0])
-            alpha = self.penalty.alpha()
-            with gated(self.model, alpha, self.statistics):
-                loss: Tensor = self.loss(self.model, packed, labels, alpha.get("h")) / packed.divisor
+            with gated(self.model, self.penalty.alpha()):
+                loss: Tensor = self.loss(self.model, packed, labels) / packed.divisor
             (loss + self.penalty.loss()).backward()
             return loss.detach()
 

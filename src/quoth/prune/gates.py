@@ -1,20 +1,23 @@
-"""Gates: a number α for every element of every dimension, multiplied into all tensors that have the dimension.
+"""Gates: a number α for every element of every dimension, multiplied into the six matrices of each layer.
 
 schuBERT / optBERT (ACL 2020), table 5, with D(α) the diagonal matrix of α:
 
     Q, K → D(αₐ ⊗ αₖ)·Q·D(α_h)     V → D(αₐ ⊗ αᵥ)·V·D(α_h)     P → D(α_h)·P·D(αₐ ⊗ αᵥ)
     D → D(α_f)·D·D(α_h)            G → D(α_h)·G·D(α_f)
 
-and biases like the rows of their matrices; `quoth.prune.dimensions` has the rest of what h touches. The gates act on
-the weights and not on the states, so the encoder computes as ever, on all its paths: α = 1 changes no bit, and the
-gradient of α is that of the weights. An element with α = 0 is as good as cut (`quoth.prune.norm` says how for h).
+Biases, embeddings, LayerNorms, pooler and head are not gated. The gates act on the weights and not on the states, so
+the encoder computes as ever, on all its paths: α = 1 changes no bit, and the gradient of α is that of the weights.
+
+An element of a, k, v or f with α = 0 is as good as cut: a column of G or P is 0, whatever the biases before it are, and
+what two biases add to a score of k is the same for all keys. A hidden unit with α = 0 is not: no layer reads or writes
+it, but it still carries its embedding and the biases of P and G, LayerNorm counts it, and pooler and head read it. As
+in Algorithm 1, it is cut nevertheless, and the smaller model is trained again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +26,7 @@ from quoth.encoder import Shape
 from quoth.encoder.axes import Alpha, Keep
 from quoth.errors import QuothError
 from quoth.model import Model
-from quoth.prune.dimensions import along, axes, check, read_kinds, sizes
-from quoth.prune.norm import KeptNorm
-
-Statistics = Literal["kept", "masked", "full"]
+from quoth.prune.dimensions import along, check, gated_axes, read_kinds, sizes
 
 
 class Gates(nn.Module):
@@ -81,46 +81,36 @@ def gated_weights(model: Model, gates: Gates | Alpha) -> dict[str, Tensor]:
     check(model, values)
     parameters = dict(model.named_parameters())
     found = {}
-    for name, along_axes in axes(model).items():
+    for name, along_axes in gated_axes(model).items():
         weight: Tensor = parameters[name]
         for number, axis in enumerate(along_axes):
             factor = along(axis, values, lengths)
             if factor is not None:
-                column = number == 0 and weight.ndim == 2
-                weight = weight * (factor[:, None] if column else factor).to(weight.dtype)
+                weight = weight * (factor if number else factor[:, None]).to(weight.dtype)
         if weight is not parameters[name]:
             found[name] = weight
     return found
 
 
 @contextmanager
-def gated(model: Model, gates: Gates | Alpha, statistics: Statistics = "kept") -> Iterator[Model]:
+def gated(model: Model, gates: Gates | Alpha) -> Iterator[Model]:
     """Within this context the model, and all of its parts, compute with the gates in place.
 
         with gated(model, gates):
             start, end = model(packed)
         loss(start, end).backward()         # reaches gates.alpha, and the weights if they learn
 
-    Where α_h has zeros, LayerNorms take their mean and variance over the other units only, so that the result is that
-    of the cut model; statistics="full" leaves them over all units, to see what that alone does (`norm_shift`), and
-    "masked" does as "kept" without asking the device whether there are zeros, which the capture of a graph forbids.
+    The weights themselves are not changed.
     """
     if model.encoder.checkpointing and torch.is_grad_enabled():
         raise QuothError("gates do not go with checkpointing, which computes again when the gates are gone")
     swapped = [(_split(model, name), value) for name, value in gated_weights(model, gates).items()]
-    kept = kept_by(gates).get("h") if statistics != "full" else None
-    norms = _norms(model) if kept is not None and (statistics == "masked" or not bool(kept.all())) else []
     before = [(owner, name, owner._parameters[name]) for (owner, name), _ in swapped]
     try:
         for (owner, name), value in swapped:
             owner._parameters[name] = value  # type: ignore[assignment]  # as torch.func.functional_call does
-        for owner, name, norm in norms:
-            assert kept is not None
-            owner._modules[name] = KeptNorm(norm, kept)
         yield model
     finally:
-        for owner, name, norm in norms:
-            owner._modules[name] = norm
         for owner, name, parameter in before:
             owner._parameters[name] = parameter
 
@@ -129,14 +119,3 @@ def _split(model: Model, name: str) -> tuple[nn.Module, str]:
     """The module that owns a parameter, and the parameter's name there."""
     owner, _, last = name.rpartition(".")
     return model.get_submodule(owner), last
-
-
-def _norms(model: Model) -> list[tuple[nn.Module, str, nn.LayerNorm]]:
-    """Every LayerNorm over the hidden size: the module that owns it, its name there, itself."""
-    found = []
-    for name in axes(model):
-        path = name.removesuffix(".weight")
-        module = model.get_submodule(path) if path != name else None
-        if isinstance(module, nn.LayerNorm):
-            found.append((*_split(model, path), module))
-    return found

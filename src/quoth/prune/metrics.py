@@ -22,17 +22,13 @@ class ModelMetrics:
 
 @dataclass(frozen=True)
 class CutMetrics:
-    """The first half of a round: `losses` before and after each step of it, `steps` and `seconds` of training gates.
-
-    norm_shift: how far outputs moved because LayerNorm's statistics are over the kept units alone
-    """
+    """The first half of a round: `losses` before and after each step of it, `steps` and `seconds` of training gates."""
 
     round: int
     part: float | None
     losses: dict[str, float]
     steps: dict[str, int] = field(default_factory=dict, metadata=ABSENT)
     seconds: dict[str, float] = field(default_factory=dict, metadata=ABSENT)
-    norm_shift: dict[str, float] = field(default_factory=dict, metadata=ABSENT)
 
 
 @dataclass(frozen=True)
@@ -50,13 +46,20 @@ class RoundMetrics(CutMetrics):
 
 @dataclass(frozen=True)
 class PruneMetrics:
-    """A pruning run that has ended. losses_on: which data the losses were computed on; teacher: one, or several."""
+    """A pruning run that has ended.
+
+    losses_on: which data the losses were computed on; teacher: one, or several
+    loss: by what `gates` and `recovery` were trained: "task", "distillation" or "both"
+    unreachable: targets that no shape satisfies, and why
+    """
 
     model: str
     by: str
     losses_on: str
     unpruned: ModelMetrics
     targets: dict[str, RoundMetrics]
+    loss: dict[str, str] = field(default_factory=dict, metadata=ABSENT)
+    unreachable: dict[str, str] = field(default_factory=dict, metadata=ABSENT)
     teacher: str | tuple[str, ...] = field(default="", metadata=ABSENT)
     negatives: dict[str, int] = field(default_factory=dict, metadata=ABSENT)
     unlabelled: dict[str, int] = field(default_factory=dict, metadata=ABSENT)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +33,6 @@ PenaltyName = Literal["l1", "l0", "proximal"]
 
 class L1(nn.Module):
     """γ Σ β·|α|."""
-
-    gives_zeros: ClassVar[bool] = False  # α that are 0 to the last bit, and so units that are gone while it is trained
 
     def __init__(self, shape: Shape, kinds: str | Iterable[str], gamma: float, beta: Mapping[str, float]) -> None:
         super().__init__()
@@ -64,8 +62,6 @@ class L1(nn.Module):
 class Proximal(L1):
     """A soft threshold of γ·β·learning_rate after each step, in place of a term in the loss."""
 
-    gives_zeros: ClassVar[bool] = True
-
     def loss(self) -> Tensor:
         """Nothing."""
         return next(self.parameters()).new_zeros(())
@@ -79,8 +75,6 @@ class Proximal(L1):
 
 class L0(nn.Module):
     """Hard concrete gates, and γ Σ β·P(α ≠ 0)."""
-
-    gives_zeros: ClassVar[bool] = True
 
     def __init__(self, shape: Shape, kinds: str | Iterable[str], gamma: float, beta: Mapping[str, float]) -> None:
         super().__init__()

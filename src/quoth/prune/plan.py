@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,28 +52,57 @@ def make_cost(recipe: PruneRecipe, model: Model, run: Path, device: str) -> Cost
 
 
 def plan_rounds(recipe: PruneRecipe, shape: Shape, cost: Cost) -> list[Round]:
-    """All rounds: T for each target, each taking the same share of what is to go on the way to it."""
+    """All rounds: T for each target that can be reached, each taking the same share of what is to go on the way."""
     rounds: list[Round] = []
     target, first, part = recipe.target, 0, 1.0
     started = start_shape(recipe, shape)
     if started is not None:
         rounds.append(Round(1, None, START, 0))
         first, part = 1, cost(started) / cost(shape)
-    if target.keep and target.keep[0] >= part:
-        raise QuothError(
-            f"recipe: target.keep = {target.keep[0]:g}, but what is done at the start leaves {part:.3f} already"
-        )
     begin, before = part, first
-    for keep in target.keep:
+    for keep in reached(recipe, unreachable(recipe, shape, cost)):
         if target.fresh:
             begin, before = part, first
         for number in range(1, target.rounds + 1):
             left = begin + (keep - begin) * number / target.rounds
-            name = f"keep-{keep:g}" if number == target.rounds else ""
+            name = folder_of(keep) if number == target.rounds else ""
             rounds.append(Round(len(rounds) + 1, left, name, before))
             before = len(rounds)
         begin = keep
     return rounds
+
+
+def folder_of(keep: float) -> str:
+    """The folder of a target in RUN."""
+    return f"keep-{keep:g}"
+
+
+def reached(recipe: PruneRecipe, missed: Mapping[str, str]) -> tuple[float, ...]:
+    """The targets of a recipe but for those that are missed, by the names of their folders."""
+    return tuple(keep for keep in recipe.target.keep if folder_of(keep) not in missed)
+
+
+def unreachable(recipe: PruneRecipe, shape: Shape, cost: Cost) -> dict[str, str]:
+    """The targets that no shape satisfies, by the names of their folders, and a line that says why.
+
+    shape: of the unpruned model
+    """
+    target, full = recipe.target, cost(shape)
+    begun = start_shape(recipe, shape) or shape
+    if recipe.method == "layers":
+        how, least = "dropping layers", replace(begun, layers=begun.layers[:1])
+    else:
+        how, least = f"cutting {target.kinds}", smallest(begun, target.kinds, target.multiple)
+    found = {}
+    for keep in target.keep:
+        why, left = "", cost(least) / full
+        if cost(least) > keep * full:
+            why = f"{how} as far as it goes leaves {left:.3f} of the {target.by}; keep more, or cut more kinds"
+        elif keep * full >= cost(begun):
+            why = f"what is done at the start leaves {cost(begun) / full:.3f} of the {target.by} already; keep less"
+        if why:
+            found[folder_of(keep)] = f"target.keep = {keep:g} cannot be reached: {why}"
+    return found
 
 
 def start_shape(recipe: PruneRecipe, shape: Shape) -> Shape | None:
@@ -95,23 +125,15 @@ def smallest(shape: Shape, kinds: str, multiple: int) -> Shape:
 
 
 def check_run(recipe: PruneRecipe, model: Model, cost: Cost) -> None:
-    """Refuse what cannot be done: a head that does not follow, a target that no shape reaches."""
+    """Refuse what cannot be done: a head that does not follow, targets of which no shape reaches one."""
     if model.head is None:
         raise QuothError(f"{recipe.model}: has no head, so there is no loss to prune by; train it first")
     if model.head.task != task_of(recipe.data).head_task:
         raise QuothError(f"{recipe.model}: its head is none for data.task = {recipe.data.task!r}; train one first")
-    target, shape = recipe.target, start_shape(recipe, model.encoder.shape) or model.encoder.shape
     if recipe.method == "layers":
         drop_layers(model, 1)  # which looks at the head
-        least = replace(shape, layers=shape.layers[:1])
     else:
-        check(model, sizes(shape, target.kinds))
-        least = smallest(shape, target.kinds, target.multiple)
-    full = cost(model.encoder.shape)
-    for keep in target.keep:
-        if cost(least) > keep * full:
-            how = "dropping layers" if recipe.method == "layers" else f"cutting {target.kinds}"
-            raise QuothError(
-                f"recipe: target.keep = {keep:g} cannot be reached: {how} as far as it goes leaves "
-                f"{cost(least) / full:.3f} of the {target.by}; keep more, or cut more kinds"
-            )
+        check(model, sizes(model.encoder.shape, recipe.target.kinds))
+    missed = unreachable(recipe, model.encoder.shape, cost)
+    if missed and not reached(recipe, missed):
+        raise QuothError(f"recipe: {next(iter(missed.values()))}")

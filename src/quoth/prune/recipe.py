@@ -25,6 +25,7 @@ class Target:
     kinds: "all", or some of the letters h, a, k, v, f; multiple: sizes, but for heads, are rounded up to multiples
     device: of latency, "cpu" or "cuda"; by default the one that the run computes on
     per_cost: rank by |α|/β and not by |α|; rounds: T of Algorithm 1, for each of the targets
+    give_back: below the budget, let removed elements come back as long as they fit; Algorithm 1 does not
     fresh: begin each target from the unpruned model and not from the target before
     """
 
@@ -35,6 +36,7 @@ class Target:
     kinds: str = "all"
     multiple: int = 1
     per_cost: bool = False
+    give_back: bool = False
     rounds: int = 1
     fresh: bool = False
 
@@ -66,8 +68,11 @@ class GateSettings:
 
     penalty, gamma: as in `quoth.prune.penalty`; steps, learning_rate, schedule: of AdamW on α alone
     batch_tokens, batch_size: how large a step is, by one of the two
-    task_weight, logits_weight, states_weight, temperature: of the loss, as in `quoth.train.distillation`
+    task_weight, logits_weight, states_weight, temperature: of the loss, as in `quoth.train.distillation`; by default
+    the task's loss alone, as in Algorithm 1
     fold: multiply α into the weights; else α ranks only, and what is kept stays as it was
+    floor: the least |α| that is multiplied into what stays, 0 for none, as in Algorithm 1. Weights near 0 on both sides
+    of a product are hardly trained again
     """
 
     penalty: PenaltyName = "l1"
@@ -79,11 +84,12 @@ class GateSettings:
     batch_size: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: Compile = "graphs"
-    task_weight: float = 0.0
-    logits_weight: float = 1.0
+    task_weight: float = 1.0
+    logits_weight: float = 0.0
     states_weight: float = 0.0
     temperature: float = 1.0
     fold: bool = True
+    floor: float = 0.0
 
     @property
     def loss(self) -> DistillationLoss:
@@ -108,8 +114,13 @@ class GateSettings:
 
 @dataclass(frozen=True)
 class Recovery(DistillationLoss):
-    """The loss of recovery; and where the logits of named teachers are kept, as in `quoth.train.settings`."""
+    """The loss of recovery, by default the task's alone, as in Algorithm 1.
 
+    cache_folder, cache_gb: where the logits of named teachers are kept, as in `quoth.train.settings`
+    """
+
+    task_weight: float = 1.0
+    logits_weight: float = 0.0
     cache_folder: str = ""
     cache_gb: float = 4.0
 
@@ -150,6 +161,8 @@ class PruneRecipe:
         """Refuse values that no run can be made of."""
         object.__setattr__(self, "teacher", tuple(filter(None, self.teacher)))  # "" is none
         t, g, s = self.target, self.gates, self.start
+        wanted = f"a folder or hub id of a model with a head for data.task {self.data.task!r} (quoth train makes one)"
+        check_value(bool(self.model), "model", self.model, wanted)
         check_value(bool(t.keep) or s.changes, "target.keep", t.keep, "one part or several, such as 0.5")
         for part in t.keep:
             check_value(0 < part < 1, "target.keep", part, "above 0, below 1")
@@ -162,6 +175,7 @@ class PruneRecipe:
         check_value(s.epochs is None or s.epochs >= 0, "start.epochs", s.epochs, "not negative")
         for key, value in (("gates.gamma", g.gamma), ("round_epochs", self.round_epochs), ("seed", self.seed)):
             check_value(value >= 0, key, value, "not negative")
+        check_value(0 <= g.floor <= 1, "gates.floor", g.floor, "0 to 1")
         check_value(self.recovery.epochs >= 0, "recovery.epochs", self.recovery.epochs, "not negative")
         check_value(self.max_answer_tokens > 0, "max_answer_tokens", self.max_answer_tokens, "at least 1")
         check_dropout("recovery", self.recovery.dropout)
@@ -171,8 +185,18 @@ class PruneRecipe:
         self.distillation.check("distillation")
         cache = self.distillation.cache_gb
         check_value(cache > 0, "distillation.cache_gb", cache, "above 0")
-        gated = bool(t.keep) and self.ranking == "gates" and self.method != "layers"
-        check_value(gated or not self.hpo.trials, "hpo.trials", self.hpo.trials, "0 where no gates are trained")
+        check_value(self.gated or not self.hpo.trials, "hpo.trials", self.hpo.trials, "0 where no gates are trained")
+        self._check_teachers()
+
+    def _check_teachers(self) -> None:
+        """Refuse teachers that no loss compares with, and data that only they could label."""
+        losses = {"distillation": self.distillation, **({"gates": self.gates.loss} if self.gated else {})}
+        learnt = any(loss.name != "task" for loss in losses.values())
+        wanted = "empty, or set distillation.logits_weight = 1: the default loss is the task's and needs no teacher"
+        check_value(learnt or not self.teacher, "teacher", self.teacher, wanted)
+        for key, loss in losses.items() if self.data.unlabelled.wanted else ():
+            wanted = "above 0 with data.unlabelled, of which logits are all that can be learnt"
+            check_value(loss.logits_weight > 0, f"{key}.logits_weight", loss.logits_weight, wanted)
         task = task_of(self.data)
         several = "one model with states_weight above 0 and states_of 'teacher', or with another data.task than 'span'"
         own = self.compares_states and self.states_of == "teacher"
@@ -180,6 +204,16 @@ class PruneRecipe:
         check_value(good, "teacher", self.teacher, several)
         wanted = f"'teacher' with data.task {self.data.task!r}"
         check_value(task.keeps_logits or self.states_of == "teacher", "states_of", self.states_of, wanted)
+
+    @property
+    def gated(self) -> bool:
+        """Whether gates are trained."""
+        return bool(self.target.keep) and self.ranking == "gates" and self.method != "layers"
+
+    @property
+    def losses(self) -> dict[str, str]:
+        """By which loss gates are trained, if they are, and by which the smaller model recovers."""
+        return {**({"gates": self.gates.loss.name} if self.gated else {}), "recovery": self.distillation.name}
 
     @property
     def compares_states(self) -> bool:

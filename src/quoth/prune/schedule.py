@@ -2,7 +2,7 @@
 
 A run may be killed at any moment: the same command resumes it.
 
-Each round: α = 1; train α; rank; fold α into the weights; cut; recover the smaller model by distillation.
+Each round: α = 1; train α; rank; fold α into the weights; cut; train the smaller model.
 
 RUN/recipe.toml               the recipe as run, all defaults written out, with the gates that a search found
 RUN/study.log, hpo.json       of a search (`quoth.prune.trials`); its recipe, as asked for, is hpo/recipe.toml
@@ -26,18 +26,18 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from torch import Tensor
 
 from quoth.config import fill
 from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.files import atomic_file, read_json, write_json, write_text
 from quoth.model import Model, load, save
-from quoth.prune.baselines import begin
+from quoth.prune.baselines import begin, new_layers
 from quoth.prune.hpo import need_optuna
 from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMetrics
-from quoth.prune.plan import Round, check_run, make_cost, plan_rounds
+from quoth.prune.plan import Round, check_run, make_cost, plan_rounds, reached, unreachable
 from quoth.prune.recipe import PruneRecipe, read_prune_recipe
+from quoth.prune.recovery import recover
 from quoth.prune.shrink import Workbench, shrink
 from quoth.prune.teacher import find_teacher, kept_teachers
 from quoth.prune.trials import search_gates
@@ -45,17 +45,14 @@ from quoth.tasks import Task, prepare, task_of
 from quoth.tasks.seeds import seed_of
 from quoth.tasks.task import check_head, probe
 from quoth.train import Interrupted, Status, warm_up
-from quoth.train.distillation import Distillation, View
-from quoth.train.fine_tuning import FineTuning, set_dropout
+from quoth.train.distillation import View
 from quoth.train.guard import Stop, exact
 from quoth.train.log import Tell
-from quoth.train.loop import Loop, make_batches
+from quoth.train.loop import make_batches
 from quoth.train.metrics import FILE, read_metrics, to_json, write_metrics
 from quoth.train.resume import remove_checkpoints, save_tensors
 from quoth.train.run import make_accelerator
 from quoth.train.run_folder import RunFolder
-from quoth.train.training import Training
-from quoth.windows import Packed
 
 PROBE = 2048  # windows at most, evenly spread over the data, on which losses are compared
 
@@ -102,6 +99,9 @@ class _Run:
         teacher = find_teacher(recipe, model)
         self.full = cost(model.encoder.shape)
         self.rounds = plan_rounds(recipe, model.encoder.shape, cost)
+        self.unreachable = unreachable(recipe, model.encoder.shape, cost)
+        for line in self.unreachable.values():
+            tell(line)
         task = task or prepare(recipe.data, model, recipe.seed, recipe.max_answer_tokens)
         check_head("the model's head", model.head, task)
         feed = task.feed(task.examples, place, recipe.seed)
@@ -110,11 +110,14 @@ class _Run:
         for settings in (recipe.gates.optimisation(), recipe.recovery):
             make_batches(feed.lengths, settings, recipe.seed, 1)
         windows, self.probed = probe(task, place, PROBE)
-        if new and task.evaluation is None:
+        fits = bool(new) or (recipe.start.embedding is not None and getattr(model.head, "reads_words", False))
+        if fits and task.evaluation is None:
             raise QuothError("recipe: data.held_out is 0; heads of pre-training are fitted by a held-out loss")
         write_text(_asked(run, bool(recipe.hpo.trials)), recipe.to_toml())  # now that it is known to be sound
         if new:
-            self._warm_up(model, task, new, accelerator, tell)
+            self._fit(model, task, new, accelerator, tell)
+            self.source = self.run / "unpruned"
+            save(model, self.source)
         for one in (model, teacher):
             if one is not None:
                 one.to(place).eval().requires_grad_(False)
@@ -128,11 +131,9 @@ class _Run:
         if self.bench.stop.signal:
             raise Interrupted(done, len(self.rounds), self.bench.stop.signal)
 
-    def _warm_up(self, model: Model, task: Task, names: Collection[str], accelerator: Accelerator, tell: Tell) -> None:
-        """Heads that the model came without are trained first, and alone."""
+    def _fit(self, model: Model, task: Task, names: Collection[str], accelerator: Accelerator, tell: Tell) -> None:
+        """Parts of a head that the model came without, or that factorised embeddings need, are trained alone first."""
         tell(warm_up(model, task, names, accelerator, seed=self.recipe.seed, tell=tell).line())
-        self.source = self.run / "unpruned"
-        save(model, self.source)
 
     def go(self) -> PruneMetrics:
         """All rounds that are not done yet."""
@@ -152,6 +153,8 @@ class _Run:
             self.probed,
             fill(ModelMetrics, read_json(place), str(place)),
             {now.target: read_metrics(self.run / now.target, RoundMetrics) for now in self.rounds if now.target},
+            self.recipe.losses,
+            self.unreachable,
             self.recipe.teacher[0] if len(self.recipe.teacher) == 1 else self.recipe.teacher,
             self.bench.task.negatives,
             self.bench.task.unlabelled,
@@ -162,7 +165,7 @@ class _Run:
 
     def _search(self) -> None:
         """Find the gates by trials, and go on with the best of them."""
-        kept, bench = self.run / "recipe.toml", self.bench
+        kept, bench, first = self.run / "recipe.toml", self.bench, reached(self.recipe, self.unreachable)[0]
         if not kept.exists():
 
             def trial(made: PruneRecipe, folder: Path, held: Task) -> PruneMetrics:
@@ -172,7 +175,7 @@ class _Run:
 
                 return prune(made, folder, device=bench.device.place.type, tell=steps_alone, task=held)
 
-            write_text(kept, search_gates(bench, self.run, self.source, trial).to_toml())
+            write_text(kept, search_gates(bench, self.run, self.source, first, trial).to_toml())
         self.recipe = read_prune_recipe(kept)
         self.bench = replace(bench, recipe=self.recipe)
 
@@ -213,48 +216,29 @@ class _Run:
         metrics = CutMetrics(now.number, now.part, {"before": bench.loss(model)})
         if now.part is None:
             small = begin(model, self.recipe.start)
+            layers = new_layers(model, small)
+            if layers:
+                self._fit(small, bench.task, layers, bench.accelerator, bench.tell)
         else:
             seed = seed_of(self.recipe.seed, now.number)
             small, view, metrics = shrink(bench, model, view, now.part * self.full, seed, folder, metrics)
         metrics = replace(metrics, losses={**metrics.losses, "cut": bench.loss(small)})
         with atomic_file(folder / "view.safetensors") as part:
-            save_tensors({"units": view.units, "scale": view.scale}, part)
+            save_tensors({"units": view.units}, part)
         save(small, folder / "cut")
         write_json(folder / "cut.json", to_json(metrics))
 
     def _recover(self, model: Model, now: Round) -> RoundMetrics:
-        """The second half: the cut model is trained by distillation; the metrics of both."""
-        recipe, folder, bench = self.recipe, self._folder(now), self.bench
-        settings = recipe.recovery if now.target else replace(recipe.recovery, epochs=recipe.round_epochs)
-        if now.part is None and recipe.start.epochs is not None:
-            settings = replace(settings, epochs=recipe.start.epochs)
-        if settings.dropout is not None:
-            set_dropout(model, settings.dropout)
-        distillation = Distillation(bench.task, recipe.distillation, bench.device, bench.teacher, self._view(now))
-        seed = seed_of(recipe.seed, now.number, 1)
-
-        def loss(packed: Packed[Any], labels: Tensor) -> Tensor:
-            return distillation(model, packed, labels)
-
-        objective = FineTuning(model, bench.task, bench.feed, settings, seed, bench.accelerator, loss)
-        loop = Loop(objective, bench.feed.lengths, settings, seed, bench.accelerator)
-        seconds = 0.0
-        if loop.steps:
-            bench.tell(f"recovery, {loop.steps} steps")
-            pause = recipe.checkpoints.seconds
-            training = Training(folder / "recovery", loop, bench.stop, bench.identity, pause)
-            training.go(tell=bench.tell)
-            seconds = training.seconds
-        bench.accelerator.free_memory()
-        model.eval()
+        """The second half: the cut model is trained; the metrics of both."""
+        folder, bench = self._folder(now), self.bench
+        steps, seconds = recover(bench, model, self._view(now), now, folder)
         done = fill(CutMetrics, read_json(folder / "cut.json"), str(folder / "cut.json"))
         return RoundMetrics(
             done.round,
             done.part,
             {**done.losses, "recovered": bench.loss(model)},
-            {**done.steps, "recovery": loop.steps},
+            {**done.steps, "recovery": steps},
             {**done.seconds, "recovery": seconds},
-            done.norm_shift,
         )
 
     def _before(self, now: Round) -> tuple[Model, View]:

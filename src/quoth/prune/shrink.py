@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import Tensor
 
 from quoth.encoder import Device
-from quoth.encoder.axes import Keep
 from quoth.files import atomic_file
 from quoth.model import Model
 from quoth.prune.allocate import allocate
 from quoth.prune.baselines import drop_layers, layers_for, uniform, untrained
 from quoth.prune.cost import Cost, betas
-from quoth.prune.cut import cut
+from quoth.prune.cut import cut, fold
 from quoth.prune.gate_training import GateTraining
 from quoth.prune.gates import Gates, gated
 from quoth.prune.metrics import CutMetrics
 from quoth.prune.penalty import L0, L1, make_penalty
 from quoth.prune.recipe import PruneRecipe
-from quoth.prune.shift import norm_shift
 from quoth.tasks import Task
 from quoth.tasks.examples import Batches
 from quoth.tasks.task import mean_loss
@@ -33,8 +29,6 @@ from quoth.train.log import Tell
 from quoth.train.loop import Loop
 from quoth.train.resume import save_tensors
 from quoth.train.training import Training
-
-FLOOR = 0.1  # the least |α| of what stays: weights near 0 on both sides of a product would hardly be trained again
 
 
 @dataclass(frozen=True)
@@ -89,12 +83,12 @@ def shrink(
     if recipe.method == "uniform":
         keep = uniform(scores, shape, bench.cost, budget, multiple=target.multiple)
     else:
-        keep = allocate(scores, shape, bench.cost, budget, per_cost=target.per_cost, multiple=target.multiple)
-    if gates is None or not recipe.gates.fold:
-        return cut(model, keep), view.after(keep, None), metrics
-    hold(gates, keep)
-    metrics = replace(metrics, norm_shift=_shift(bench, model, gates))
-    return cut(model, gates), view.after(keep, dict(gates.alpha.items())), metrics
+        per_cost, multiple, give_back = target.per_cost, target.multiple, target.give_back
+        keep = allocate(scores, shape, bench.cost, budget, per_cost=per_cost, multiple=multiple, give_back=give_back)
+    if gates is not None and recipe.gates.fold:
+        raise_to_floor(gates, recipe.gates.floor)
+        model = fold(model, gates)
+    return cut(model, keep), view.after(keep), metrics
 
 
 def train_gates(bench: Workbench, model: Model, view: View, seed: int, folder: Path) -> tuple[L1 | L0, float]:
@@ -107,7 +101,7 @@ def train_gates(bench: Workbench, model: Model, view: View, seed: int, folder: P
     loss = Distillation(bench.task, gates.loss, device, bench.teacher, view)
     objective = GateTraining(model, penalty, loss, bench.feed, settings, seed, device)
     loop = Loop(objective, bench.feed.lengths, settings, seed, bench.accelerator, gates.steps)
-    bench.tell(f"gates, {loop.steps} steps")
+    bench.tell(f"gates, {loop.steps} steps, loss: {gates.loss.name}")
     training = Training(folder / "gates", loop, bench.stop, bench.identity, recipe.checkpoints.seconds)
     training.go(tell=bench.tell)
     with atomic_file(folder / "alpha.safetensors") as part:
@@ -116,18 +110,8 @@ def train_gates(bench: Workbench, model: Model, view: View, seed: int, folder: P
 
 
 @torch.no_grad()
-def hold(gates: Gates, keep: Keep) -> None:
-    """Set α = 0 where `keep` says no, and |α| ≥ `FLOOR` where it says yes."""
+def raise_to_floor(gates: Gates, floor: float) -> None:
+    """Bring every α to |α| ≥ floor, with the sign that it has."""
     for value in gates.alpha.values():
         sign = torch.where(value < 0, -1.0, 1.0)
-        value.copy_(sign * value.abs().clamp(min=FLOOR))
-    gates.zero(keep)
-
-
-def _shift(bench: Workbench, model: Model, gates: Gates) -> dict[str, float]:
-    """How far the outputs move since LayerNorm's statistics are over the kept units alone, where h is cut."""
-    kept: Tensor | None = gates.keep().get("h")
-    if kept is None or bool(kept.all()):
-        return {}
-    packed, _ = bench.probe.batch(np.arange(min(32, len(bench.probe.lengths))), 0)
-    return asdict(norm_shift(model, gates, packed))
+        value.copy_(sign * value.abs().clamp(min=floor))

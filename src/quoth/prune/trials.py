@@ -22,6 +22,7 @@ from quoth.errors import QuothError
 from quoth.files import write_json
 from quoth.prune.hpo import Row, Study, open_study
 from quoth.prune.metrics import PruneMetrics
+from quoth.prune.plan import folder_of
 from quoth.prune.recipe import GateSettings, PruneRecipe
 from quoth.prune.shrink import Workbench
 from quoth.tasks import Task
@@ -33,10 +34,10 @@ PART, MOST = 0.1, 2048  # of the questions or rows, held out
 RunTrial = Callable[[PruneRecipe, Path, Task], PruneMetrics]
 
 
-def search_gates(bench: Workbench, run: Path, source: str | Path, trial: RunTrial) -> PruneRecipe:
+def search_gates(bench: Workbench, run: Path, source: str | Path, keep: float, trial: RunTrial) -> PruneRecipe:
     """Run the trials that are still to be run; the recipe with the best gates, and no search.
 
-    source: the unpruned model, with its heads; trial: prunes, and gives its metrics
+    source: the unpruned model, with its heads; keep: the first target; trial: prunes, and gives its metrics
     """
     recipe, search, why = bench.recipe, bench.recipe.hpo, ""
     try:
@@ -56,8 +57,8 @@ def search_gates(bench: Workbench, run: Path, source: str | Path, trial: RunTria
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(run / "latency.json", folder / "latency.json")  # measured once, the same for all
         try:
-            metrics = trial(_recipe(recipe, study.row(number), source, run), folder, held)
-            quality = metrics.targets[f"keep-{recipe.target.keep[0]:g}"].quality
+            metrics = trial(_recipe(recipe, study.row(number), source, keep, run), folder, held)
+            quality = metrics.targets[folder_of(keep)].quality
             study.tell(number, held.main_score(quality)[1])
         except QuothError as error:  # such as a loss that is no longer finite
             study.tell_failed(number)
@@ -72,12 +73,12 @@ def search_gates(bench: Workbench, run: Path, source: str | Path, trial: RunTria
     return replace(recipe, gates=_gates(recipe, best), hpo=replace(search, trials=0))
 
 
-def _recipe(recipe: PruneRecipe, row: Row, source: str | Path, run: Path) -> PruneRecipe:
+def _recipe(recipe: PruneRecipe, row: Row, source: str | Path, keep: float, run: Path) -> PruneRecipe:
     """A trial: to the first target, with little recovery; all trials share the logits of teachers."""
     return replace(
         recipe,
         model=str(source),
-        target=replace(recipe.target, keep=recipe.target.keep[:1]),
+        target=replace(recipe.target, keep=(keep,)),
         gates=_gates(recipe, row),
         recovery=replace(recipe.recovery, epochs=recipe.hpo.epochs),
         distillation=replace(recipe.distillation, cache_folder=recipe.distillation.cache_folder or str(run / LOGITS)),

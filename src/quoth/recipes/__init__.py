@@ -4,7 +4,8 @@ hulburd/      tables 1 to 3 of Hulburd 2020, LoRA and BitFit                    
 bertvision/   tables and figures 2 to 6 of Jiang, Benge and King 2022, GLUE                    quoth train
 silva/        tables 1 to 3 of Silva 2020                                                      quoth train
 pretrain      MLM and NSP on plain text                                                        quoth train
-prune         Algorithm 1 of Khetan and Karnin 2020                                            quoth prune
+schubert/     Algorithm 1 of Khetan and Karnin 2020 on the loss of pre-training, and baselines   quoth prune
+prune         the same algorithm by distillation, on a fine-tuned model                        quoth prune
 embedded      the embedded reader                                                              quoth build
 
 A recipe of a paper has a comment "Rows:" with the rows of tables and the figures that it gives, and says what the paper

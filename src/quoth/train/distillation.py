@@ -1,7 +1,7 @@
 """Distillation: a student is trained on its task's loss, the logits of a teacher, and its states.
 
     L = task_weight · L_task + logits_weight · τ² · KL(p_t ‖ p_s)
-        + states_weight · mean over layers and units of (s − scale · t[units])²
+        + states_weight · mean over layers and units of (s − t[units])²
 
 p = softmax(logits / τ) of teacher t and student s (Hinton et al. 2015); `Task.distillation_loss` says over what: the
 tokens of a window for spans, the classes, the words of each masked token. The teacher of a pruned model is the unpruned
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from quoth.config import check_value
 from quoth.encoder import Device, Shape
-from quoth.encoder.axes import Alpha, Keep
+from quoth.encoder.axes import Keep
 from quoth.errors import QuothError
 from quoth.model import Model
 from quoth.tasks import Task
@@ -41,6 +41,13 @@ class DistillationLoss:
     states_weight: float = 0.0
     temperature: float = 1.0
 
+    @property
+    def name(self) -> str:
+        """What results call it: "task", "distillation" or "both"."""
+        if not (self.logits_weight or self.states_weight):
+            return "task"
+        return "both" if self.task_weight else "distillation"
+
     def check(self, where: str) -> None:
         """Refuse weights of which no loss can be made."""
         for name in ("task_weight", "logits_weight", "states_weight"):
@@ -54,16 +61,15 @@ class DistillationLoss:
 class View:
     """Which hidden units of its teacher a cut model has kept.
 
-    units: (h,) int64, their numbers; scale: (h,), what folded gates have multiplied their states by
+    units: (h,) int64, their numbers. Gates leave the scale of states alone: a state is the output of a LayerNorm.
     """
 
     units: Tensor
-    scale: Tensor
 
     @classmethod
     def whole(cls, shape: Shape) -> View:
         """Of a model that nothing was cut from."""
-        return cls(torch.arange(shape.hidden), torch.ones(shape.hidden))
+        return cls(torch.arange(shape.hidden))
 
     @classmethod
     def read(cls, path: Path, hidden: int) -> View:
@@ -72,31 +78,23 @@ class View:
             found = load_file(path)
         except (SafetensorError, OSError) as error:
             raise QuothError(f"{path}: missing or damaged ({error}); begin anew with another --out") from None
-        units, scale = (found.get(name, torch.zeros(0, 0)) for name in ("units", "scale"))
-        sound = len(found) == 2 and units.dtype == torch.int64 and units.shape == scale.shape == (units.numel(),)
-        if not sound or not units.numel() or units.min() < 0 or units.max() >= hidden or not scale.isfinite().all():
-            raise QuothError(f"{path}: units must be numbers below {hidden}, each with its scale; use another --out")
-        return cls(units, scale.float())
+        units = found.get("units", torch.zeros(0, 0))
+        sound = len(found) == 1 and units.dtype == torch.int64 and units.shape == (units.numel(),)
+        if not sound or not units.numel() or units.min() < 0 or units.max() >= hidden:
+            raise QuothError(f"{path}: units must be numbers below {hidden}; begin anew with another --out")
+        return cls(units)
 
-    def after(self, keep: Keep, alpha: Alpha | None) -> View:
-        """The view of a model cut again; alpha: the gates folded into it, if any were."""
-        if "h" not in keep:
-            return self
-        kept = keep["h"].cpu()
-        scale = self.scale if alpha is None or "h" not in alpha else self.scale * alpha["h"].detach().float().cpu()
-        return View(self.units[kept], scale[kept])
+    def after(self, keep: Keep) -> View:
+        """The view of a model cut again."""
+        return View(self.units[keep["h"].cpu()]) if "h" in keep else self
 
     def to(self, device: torch.device) -> View:
         """The same on another device."""
-        return View(self.units.to(device), self.scale.to(device))
+        return View(self.units.to(device))
 
-    def of(self, state: Tensor, gate: Tensor | None = None) -> Tensor:
-        """What the student should have in place of a state of the teacher: (T, h of the teacher) → (T, h).
-
-        gate: (h,), α_h, where it is gated: states are multiplied by it
-        """
-        scale = self.scale if gate is None else self.scale * gate.detach()
-        return state.index_select(1, self.units).float() * scale
+    def of(self, state: Tensor) -> Tensor:
+        """What the student should have in place of a state of the teacher: (T, h of the teacher) → (T, h)."""
+        return state.index_select(1, self.units).float()
 
 
 class Distillation:
@@ -116,11 +114,8 @@ class Distillation:
         if self.teacher is not None:
             self._view = (view or View.whole(self.teacher.encoder.shape)).to(next(self.teacher.parameters()).device)
 
-    def __call__(self, model: nn.Module, packed: Packed[Any], labels: Tensor, gate: Tensor | None = None) -> Tensor:
-        """model: the student, which several processes may have wrapped; gate: (h,), α_h of a gated student.
-
-        The loss itself is in fp32.
-        """
+    def __call__(self, model: nn.Module, packed: Packed[Any], labels: Tensor) -> Tensor:
+        """model: the student, which several processes may have wrapped. The loss itself is in fp32."""
         w = self.weights
         with self.device.autocast():
             output, states = _run(model, packed, bool(w.states_weight))
@@ -139,15 +134,13 @@ class Distillation:
         if w.logits_weight:
             loss = loss + w.logits_weight * self.task.distillation_loss(output, wanted, packed, w.temperature)
         if w.states_weight:
-            loss = loss + w.states_weight * packed.divisor * self._states_loss(states, theirs, gate, packed)
+            loss = loss + w.states_weight * packed.divisor * self._states_loss(states, theirs, packed)
         return loss
 
-    def _states_loss(
-        self, states: tuple[Tensor, ...], theirs: tuple[Tensor, ...], gate: Tensor | None, packed: Packed[Any]
-    ) -> Tensor:
+    def _states_loss(self, states: tuple[Tensor, ...], theirs: tuple[Tensor, ...], packed: Packed[Any]) -> Tensor:
         """The mean squared difference of states; of l layers, state i goes with the teacher's round(i·L/l)."""
         places = [round(i * (len(theirs) - 1) / (len(states) - 1)) for i in range(len(states))]
-        wanted = [self._view.of(theirs[p], gate) for p in places]
+        wanted = [self._view.of(theirs[p]) for p in places]
         real = packed.real_tokens()
         return torch.stack([_mean_square(state.float(), one, real) for state, one in zip(states, wanted)]).mean()
 

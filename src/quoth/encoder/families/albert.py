@@ -21,7 +21,15 @@ FAMILY = Family(
         ("encoder.layers.0.ffn_norm", f"{_LAYER}.full_layer_layer_norm"),
         ("pooler", "pooler"),
     ),
-    heads={"span": SPAN, "class": (("head.linear", "classifier"),)},
+    heads={
+        "span": SPAN,
+        "class": (("head.linear", "classifier"),),
+        "mlm": (
+            ("head.down", "predictions.dense"),
+            ("head.down_norm", "predictions.LayerNorm"),
+            ("head", "predictions"),  # its bias; the weights of its decoder are the word embeddings
+        ),
+    },
     defaults={"activation": "gelu_new", "dropout": 0.0, "attention_dropout": 0.0},
     factorised=True,
     tied=True,
