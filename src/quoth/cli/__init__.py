@@ -40,6 +40,7 @@ VERBS = (
     "inspect",
     "export",
     "build",
+    "sweep",
 )
 
 # The base of what typer raises for wrong arguments; it has no public name, and lies in click or in typer itself.

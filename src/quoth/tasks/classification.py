@@ -26,9 +26,10 @@ from quoth.tasks.examples import Examples, read_questions, split_groups
 from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
-from quoth.windows import Packed, Tokenizer, Windows, by_length, make_windows
+from quoth.windows import Packed, Tokenizer, Windows, by_length
 from quoth.windows.packed import NOTHING
 from quoth.windows.sentences import make_pairs
+from quoth.windows.stored import stored_windows
 
 MAIN = ("acc", "mcc", "pearson", "f1")  # the first that the task has is its main score
 
@@ -179,7 +180,7 @@ class GlueTask(Classification):
 
 
 def _answerable(questions: list[Question], data: Data, tokenizer: Tokenizer) -> Examples:
-    windows = make_windows(questions, tokenizer, **data.window_settings())
+    windows = stored_windows(questions, tokenizer, data.window_settings())
     return Examples(windows, np.array([int(q.impossible) for q in questions])[windows.question])
 
 
