@@ -37,6 +37,7 @@ VERBS = (
     "prune",
     "ensemble",
     "analyse",
+    "compare",
     "inspect",
     "export",
     "build",

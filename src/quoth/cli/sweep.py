@@ -15,7 +15,8 @@ from rich.table import Table
 from quoth.cli.common import PAUSE, AsJson, Device, figures_table, output
 from quoth.cli.screen import console, say
 from quoth.errors import QuothError
-from quoth.score.quality import NAMES
+from quoth.report.comparison_tables import QUALITY
+from quoth.report.tables import unbroken
 
 if TYPE_CHECKING:
     from quoth.experiments.grid import Planned
@@ -76,13 +77,12 @@ def _dry_run(planned: Sequence[Planned], folder: Path, as_json: bool) -> None:
 
 def _show_plan(facts: dict[str, Any]) -> None:
     screen = console()
-    table = figures_table("run", "seed", "state", "trainable", "all parameters", "time", left=1)
+    table = figures_table("run", "seed", "state", "trainable\nparameters", "all\nparameters", "time", left=1)
     for run in facts["runs"]:
         sizes = [_count(run["trainable_parameters"]), _count(run["total_parameters"])]
         seconds = run["seconds"] if run["state"] == "finished" else run["estimated_seconds"]
         table.add_row(run["method"], str(run["seed"]), run["state"], *sizes, _clock(seconds))
-    _unbroken(table)
-    screen.print(table)
+    screen.print(unbroken(table, words=0))
     for line in dict.fromkeys(run["error"] for run in facts["runs"] if run["error"]):
         screen.print(line, soft_wrap=True)
     left = _clock(facts["seconds_left"]) if facts["seconds_left"] is not None else "unknown, since no run has finished"
@@ -101,13 +101,12 @@ def _facts(folder: Path, runs: Sequence[SweepRun]) -> dict[str, Any]:
 def _show(facts: dict[str, Any]) -> None:
     screen = console()
     keys = [key for key in SCORES if any(key in run["quality"] for run in facts["runs"])][:2]
-    table = figures_table("run", "seed", "state", *(NAMES[key] for key in keys), "trainable", "time")
+    table = figures_table("run", "seed", "state", *(QUALITY[key] for key in keys), "trainable\nparameters", "time")
     for run in facts["runs"]:
         scores = (f"{run['quality'][key]:.2f}" if key in run["quality"] else "—" for key in keys)
         cells = (run["method"], str(run["seed"]), run["state"], *scores, _count(run["trainable_parameters"]))
         table.add_row(*cells, _clock(run["seconds"]))
-    _unbroken(table)
-    screen.print(table)
+    screen.print(unbroken(table, words=0))
     for run in facts["runs"]:
         if run["error"]:
             screen.print(f"{run['folder']}: {run['error']}", soft_wrap=True)
@@ -179,14 +178,6 @@ def _title(board: Board) -> str:
 def _status(status: dict[str, Any]) -> str:
     pace = f"{status['windows_per_second']:,.0f} windows/s"
     return f"epoch {status['epoch']:.2f}, loss {status['loss']:.4f}, {pace}, {_clock(status['seconds_left'])} left"
-
-
-def _unbroken(table: Table) -> None:
-    """No number is broken or cut; the names give way."""
-    for column in table.columns[1:]:
-        column.no_wrap = True
-        column.min_width = max(len(str(cell)) for cell in column.cells) if table.row_count else None
-    table.columns[0].overflow = "fold"
 
 
 def _count(number: int | None) -> str:

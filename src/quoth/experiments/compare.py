@@ -123,7 +123,7 @@ def _row_facts(number: int, row: Row, answers: Answers | None, metric: str) -> F
         value = row.value(name)
         if value is not None:
             scores = answers.scores(row.results, name) if answers and name in METRICS else None
-            found = seeds_interval(scores, answers.groups).percent() if scores is not None and answers else None
+            found = _interval(scores, answers)
             each = [result.quality[name] for result in row.results]
             quality[name] = {"mean": value, "interval": found, "seeds": each}
     costs = {name: row.cost(name) for name in COSTS}
@@ -140,6 +140,14 @@ def _row_facts(number: int, row: Row, answers: Answers | None, metric: str) -> F
         "layer_weights": _mean_weights(row),
         "layers": list(first.layers),
     }
+
+
+def _interval(scores: Any, answers: Answers | None) -> list[float] | None:
+    """[low, high] in per cent; a mean of scores cannot be below 0 or above 100."""
+    if scores is None or answers is None:
+        return None
+    low, high = seeds_interval(scores, answers.groups).percent()
+    return [max(low, 0.0), min(high, 100.0)]
 
 
 def _efficiency(score: float | None, trainable: float | None) -> float | None:
