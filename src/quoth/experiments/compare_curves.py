@@ -43,7 +43,9 @@ def by_key(rows: Sequence[Row], key: str, metric: str) -> list[Line]:
         if len({value for value, _, _ in members}) > 1:
             values = [[result.quality[metric] for result in row.results] for _, _, row in members]
             numbers = [number for _, number, _ in members]
-            found.append(_line(members[-1][2].name, numbers, [value for value, _, _ in members], values))
+            found.append(
+                _line(f"{members[-1][2].name}, separate runs", numbers, [value for value, _, _ in members], values)
+            )
     return found
 
 

@@ -68,9 +68,11 @@ def _noise(facts: Facts) -> list[str]:
         return ["All others are worse by more than noise."]
     listed = ", ".join(names[number] for number in near[:LISTED])
     more = f" and {len(near) - LISTED} more" if len(near) > LISTED else ""
-    rest = "No other is worse by more than noise." if not worse else f"{len(worse)} of the others are worse by more."
+    rest = (
+        "No other is worse by more than noise." if not worse else f"{len(worse)} others are worse by more than noise."
+    )
     if len(worse) == 1:
-        rest = "1 other is worse by more."
+        rest = "1 other is worse by more than noise."
     return [f"Within noise of it: {listed}{more}. {rest}"]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from quoth.report.label_places import Box, place_labels
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Facts = dict[str, Any]
+Segment = tuple[tuple[float, float], tuple[float, float]]
 
 SIZE = (5.4, 4.3)  # inches: legible on a phone, two beside each other on a screen
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6F6F6F", "#8A6D00")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
 LINES = 8  # in a figure of lines, the best rows
+LISTED = 6  # names in a caption
 NAMED = 14  # rows, above which labels are their numbers
 LONGEST = 28  # characters of a label
 INK = "#010203"  # text and axes; the page puts its own colour in its place
@@ -102,11 +105,13 @@ def _cost(facts: Facts, rows: Sequence[Facts], cost: str, label: str, title: str
     values = [x for x, _ in points]
     if min(values) > 0 and max(values) > 20 * min(values):
         axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(_short_number)
     axes.margins(x=0.12, y=0.12)
     axes.set_xlabel(label)
     axes.set_ylabel(f"{NAMES[metric]}, per cent")
-    _label_points(figure, axes, points, _names(rows))
-    best = ", ".join(row["name"] for row in rows if cost in row["pareto"])
+    _label_points(figure, axes, points, _names(rows), [*_segments(front), *_bars(rows, points, metric)])
+    optimal = [plain_text(row["name"]) for row in rows if cost in row["pareto"]]
+    best = ", ".join(optimal[:LISTED]) + (f" and {len(optimal) - LISTED} more" if len(optimal) > LISTED else "")
     numbers = " Numbers are those of the table's rows." if len(rows) > NAMED else ""
     intervals = f" {INTERVAL_NOTE}" if any(row["quality"][metric]["interval"] for row in rows) else ""
     caption = (
@@ -116,7 +121,25 @@ def _cost(facts: Facts, rows: Sequence[Facts], cost: str, label: str, title: str
     return Drawn(cost.replace("_", "-"), title, caption, figure)
 
 
-def _label_points(figure: Figure, axes: Any, points: Sequence[tuple[float, float]], names: Sequence[str]) -> None:
+def _segments(front: Sequence[tuple[float, float]]) -> list[Segment]:
+    """The steps of a front: across, then up."""
+    steps = list(pairwise(front))
+    return [((x, y), (u, y)) for (x, y), (u, _) in steps] + [((u, y), (u, v)) for (_, y), (u, v) in steps]
+
+
+def _bars(rows: Sequence[Facts], points: Sequence[tuple[float, float]], metric: str) -> list[Segment]:
+    """The error bars of all rows that have them."""
+    found = [(x, row["quality"][metric]["interval"]) for row, (x, _) in zip(rows, points)]
+    return [((x, interval[0]), (x, interval[1])) for x, interval in found if interval]
+
+
+def _label_points(
+    figure: Figure,
+    axes: Any,
+    points: Sequence[tuple[float, float]],
+    names: Sequence[str],
+    lines: Sequence[Segment],
+) -> None:
     """Write each name beside its point, where it covers nothing; a thin line leads to it if it is far."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -130,8 +153,10 @@ def _label_points(figure: Figure, axes: Any, points: Sequence[tuple[float, float
     extents = [text.get_window_extent(renderer) for text in texts]
     area = axes.get_window_extent(renderer)
     bounds = Box(area.x0, area.y0, area.x1, area.y1)
-    radius = 5.0 * figure.dpi / 100
-    boxes = place_labels(pixels, [(e.width + 2, e.height + 2) for e in extents], bounds, radius)
+    radius = 7.0 * figure.dpi / 100
+    ends = [axes.transData.transform(line) for line in lines]
+    clear = [Box(*(end.min(0) - 1), *(end.max(0) + 1)) for end in ends]
+    boxes = place_labels(pixels, [(e.width + 2, e.height + 2) for e in extents], bounds, radius, clear)
     for text, box, (x, y) in zip(texts, boxes, pixels):
         if box is None:  # no place is left: the number in the table has to do
             text.remove()
@@ -141,8 +166,8 @@ def _label_points(figure: Figure, axes: Any, points: Sequence[tuple[float, float
         text.set(transform=axes.transAxes, x=left, y=bottom)
         near_x, near_y = min(max(x, box.left), box.right), min(max(y, box.bottom), box.top)
         if math.dist((x, y), (near_x, near_y)) > 2.5 * radius:
-            ends = axes.transAxes.inverted().transform([(x, y), (near_x, near_y)])
-            axes.plot(ends[:, 0], ends[:, 1], transform=axes.transAxes, color=INK, lw=0.4, alpha=0.6, zorder=1)
+            leader = axes.transAxes.inverted().transform([(x, y), (near_x, near_y)])
+            axes.plot(leader[:, 0], leader[:, 1], transform=axes.transAxes, color=INK, lw=0.4, alpha=0.6, zorder=1)
 
 
 def _score_lines(lines: Sequence[Facts], name: str, label: str, title: str, score: str) -> Drawn:
@@ -162,7 +187,8 @@ def _score_lines(lines: Sequence[Facts], name: str, label: str, title: str, scor
     _legend_below(figure, axes)
     seeds = " Bars reach from the worst to the best seed." if any(line["seeds"] > 1 for line in shown) else ""
     left_out = f" The {LINES} best of {len(lines)} are shown." if len(lines) > LINES else ""
-    caption = f"A line that has become flat gains nothing more from {label.split(',')[0]}.{seeds}{left_out}"
+    what = "training data" if name == "data" else "epochs"
+    caption = f"Where a line is flat, more {what} gain nothing.{seeds}{left_out}"
     return Drawn(name, title, caption, figure)
 
 
@@ -219,9 +245,17 @@ def _layer_sizes(rows: Sequence[Facts]) -> Drawn:
 def _legend_below(figure: Figure, axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
     rows = math.ceil(len(labels) / 2)
-    share = 0.05 + 0.045 * rows
+    share = 0.03 + 0.04 * rows
     figure.legend(handles, labels, loc="lower center", ncols=2, handlelength=3)
     figure.set_layout_engine("tight", rect=(0, share, 1, 1))
+
+
+def _short_number(value: float, place: int) -> str:
+    """A number at an axis: 20,000,000 is 20 M, and not a power of ten with an exponent."""
+    for unit, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= unit:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
 
 
 def _look(number: int) -> tuple[str, str]:

@@ -102,18 +102,17 @@ def _rows(facts: Facts) -> Iterator[str]:
     yield '<section aria-labelledby="table">\n<h2 id="table">All methods</h2>'
     yield (
         f'<p class="note">Press a heading to sort. {MARK} on a coloured ground: Pareto-optimal for this cost. No other '
-        f"row costs as little and has as much {escape(QUALITY[facts['metric']])}. {DASH}: not known.</p>"
+        f"row costs as little and has as much {escape(QUALITY[facts['metric']])}. Below a score: its 95 % interval. "
+        f"{DASH}: not known.</p>"
     )
     yield f'{REGION.format(of="table")}\n<table class="sortable">\n<thead><tr>'
-    yield _head("method", "ascending", "name") + _head("row", "ascending") + _head("seeds")
+    yield _head("method", "ascending", "name")
     for number, key in enumerate(keys):
         order = ' aria-sort="descending"' if number == 0 else ""
         yield _head(QUALITY[key], more=order)
-        if key in ("f1", "exact", "best_f1"):
-            yield f'<th scope="col"><span class="unseen">{escape(QUALITY[key])}, </span>95 %</th>'
     for heading in COSTS.values():
-        yield _head(heading.replace("\n", " "), "ascending")
-    yield _head("score a decade") + "</tr></thead>\n<tbody>"
+        yield _head(heading, "ascending")
+    yield _head("score a\ndecade") + _head("seeds") + "</tr></thead>\n<tbody>"
     for row in facts["rows"]:
         yield _row(row, keys)
     yield '</tbody>\n</table>\n</div>\n<p class="unseen" id="sorted" aria-live="polite"></p>\n</section>'
@@ -121,21 +120,18 @@ def _rows(facts: Facts) -> Iterator[str]:
 
 def _row(row: Facts, keys: Sequence[str]) -> str:
     name = escape(row["name"])
-    cells = [f'<th scope="row" class="name" data-value="{name}">{name}</th>']
-    cells += [_cell(row["number"], str(row["number"])), _cell(len(row["seeds"]), str(len(row["seeds"])))]
+    cells = [f'<th scope="row" class="name" data-value="{name}"><small>{row["number"]}</small> {name}</th>']
     for key in keys:
         found = row["quality"].get(key)
-        cells.append(_cell(found["mean"], f"{found['mean']:.2f}") if found else _cell(None, DASH))
-        if key in ("f1", "exact", "best_f1"):
-            interval = found["interval"] if found else None
-            shown = f"{interval[0]:.1f} – {interval[1]:.1f}" if interval else DASH
-            cells.append(f"<td><small>{shown}</small></td>")
+        interval = found["interval"] if found else None
+        below = f"<br><small>{interval[0]:.1f} – {interval[1]:.1f}</small>" if interval else ""
+        cells.append(_cell(found["mean"], f"{found['mean']:.2f}{below}") if found else _cell(None, DASH))
     for cost in COSTS:
         shown = escape(cost_text(cost, row["costs"][cost]))
         optimal = cost in row["pareto"]
         mark = f' <span aria-hidden="true">{MARK}</span><span class="unseen"> Pareto-optimal</span>' if optimal else ""
         cells.append(_cell(row["costs"][cost], shown + mark, "optimal" if optimal else ""))
-    cells.append(_cell(row["efficiency"], efficiency_text(row)))
+    cells += [_cell(row["efficiency"], efficiency_text(row)), _cell(len(row["seeds"]), str(len(row["seeds"])))]
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -146,7 +142,8 @@ def _cell(value: float | None, shown: str, kind: str = "") -> str:
 
 def _head(text: str, first: str = "descending", kind: str = "", more: str = "") -> str:
     css = f' class="{kind}"' if kind else ""
-    return f'<th scope="col"{css} data-first="{first}"{more}><button type="button">{escape(text)}</button></th>'
+    shown = escape(text).replace("\n", "<br>")
+    return f'<th scope="col"{css} data-first="{first}"{more}><button type="button">{shown}</button></th>'
 
 
 def _figure(drawn: Drawn, svg: str) -> str:

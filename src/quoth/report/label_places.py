@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 STEP = 5.0  # pixels between two circles
 RINGS = 120
+NEAR = 16  # circles on which lines are kept clear of too
 ANGLES = (0, 180, 90, 270, 45, 135, 315, 225, 22, 158, 338, 202, 67, 113, 247, 293)
 
 
@@ -41,19 +42,20 @@ def place_labels(
     sizes: Sequence[tuple[float, float]],
     bounds: Box,
     radius: float = 6.0,
-    taken: Sequence[Box] = (),
+    lines: Sequence[Box] = (),
 ) -> list[Box | None]:
     """The box of each label; None where no place is left inside the bounds.
 
-    points: the centres of the marks, whose radius no label may cover; sizes: width and height of each label; taken:
-    boxes that no label may cover either
+    points: the centres of the marks, whose radius no label may cover; sizes: width and height of each label; lines:
+    thin boxes that labels keep clear of where there is room for it near the point
     """
     marks = [Box(x - radius, y - radius, x + radius, y + radius) for x, y in points]
     order = sorted(range(len(points)), key=lambda i: (-_crowd(points, i), i))
     placed: list[Box | None] = [None] * len(points)
-    obstacles = [*marks, *taken]
+    obstacles = list(marks)
     for i in order:
-        found = _free(points[i], sizes[i], bounds, radius, obstacles)
+        found = _free(points[i], sizes[i], bounds, radius, [*obstacles, *lines], NEAR)
+        found = found or _free(points[i], sizes[i], bounds, radius, obstacles, RINGS)
         placed[i] = found
         if found is not None:
             obstacles.append(found)
@@ -61,10 +63,15 @@ def place_labels(
 
 
 def _free(
-    point: tuple[float, float], size: tuple[float, float], bounds: Box, radius: float, obstacles: Sequence[Box]
+    point: tuple[float, float],
+    size: tuple[float, float],
+    bounds: Box,
+    radius: float,
+    obstacles: Sequence[Box],
+    rings: int,
 ) -> Box | None:
-    """The first free place of one label."""
-    for ring in range(RINGS):
+    """The first free place of one label on so many circles."""
+    for ring in range(rings):
         for angle in ANGLES:
             box = _at(point, size, radius + 1 + STEP * ring, math.radians(angle))
             if box.inside(bounds) and not any(box.meets(other) for other in obstacles):
