@@ -20,8 +20,8 @@ def curves(rows: Sequence[Row], metric: str) -> list[Line]:
     found = []
     for number, row in enumerate(rows, 1):
         first = row.results[0].curve
-        each = [{epoch: scores.get(metric) for epoch, scores in result.curve} for result in row.results]
-        epochs = [epoch for epoch, _ in first if all(one.get(epoch) is not None for one in each)]
+        each = [{epoch: scores[metric] for epoch, scores in one.curve if metric in scores} for one in row.results]
+        epochs = [epoch for epoch, _ in first if all(epoch in one for one in each)]
         if len(epochs) > 1:
             values = [[one[epoch] for one in each] for epoch in epochs]
             found.append(_line(row.name, [number] * len(epochs), epochs, values))
@@ -36,7 +36,7 @@ def by_key(rows: Sequence[Row], key: str, metric: str) -> list[Line]:
         value = recipe.pop(key, None)
         if type(value) in (int, float) and row.value(metric) is not None:
             family = json.dumps([recipe, row.results[0].part], sort_keys=True)
-            families.setdefault(family, []).append((float(value), number, row))  # type: ignore[arg-type]
+            families.setdefault(family, []).append((float(value), number, row))
     found = []
     for members in families.values():
         members.sort(key=lambda member: member[:2])

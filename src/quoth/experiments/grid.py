@@ -162,7 +162,7 @@ def _check_seeds(grid: Grid, where: str, overrides: Sequence[str]) -> None:
     seeds = grid.seeds
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise QuothError(f"{where}: seeds is {shown(list(seeds))}; different whole numbers, at least 0, are wanted")
-    tables = {"override": grid.override, "grid": grid.grid}
+    tables: dict[str, Mapping[str, Any]] = {"override": grid.override, "grid": grid.grid}
     tables |= {f"runs.{name}": own for name, own in grid.runs.items() if isinstance(own, Mapping)}
     tables["the command line"] = {word.partition("=")[0]: None for word in overrides}
     for name, table in tables.items():

@@ -53,7 +53,7 @@ def sizes_of(recipe: Recipe) -> Sizes:
     model.base = model.base or Base(recipe.model, "", pooler)  # a pooler that the base has is not trained anew
     names = trainable(model, tuning)
     sizes = {name: value.numel() for name, value in model.named_parameters()}
-    counts = {name: sum(value.numel() for value in head.parameters()) for name, head in heads.items()}
+    counts = {name: sum(value.numel() for _, value in head.named_parameters()) for name, head in heads.items()}
     return Sizes(sum(sizes[name] for name in names), sum(sizes.values()), counts)
 
 

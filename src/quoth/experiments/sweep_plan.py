@@ -9,9 +9,10 @@ from typing import Any
 from quoth.errors import QuothError
 from quoth.experiments.grid import Planned
 from quoth.experiments.sizes import Sizes, sizes_of
-from quoth.experiments.sweep_record import METRICS, SweepRun, merge_runs
+from quoth.experiments.sweep_record import SweepRun, merge_runs
 from quoth.experiments.time_left import run_seconds, seconds_left
 from quoth.files import read_object
+from quoth.train.metrics import FILE as METRICS
 
 
 def plan_facts(planned: Sequence[Planned], folder: Path) -> dict[str, Any]:

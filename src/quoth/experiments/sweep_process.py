@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from quoth.experiments.sweep_child import STOPPED
-from quoth.experiments.sweep_record import LOGS, METRICS, WINDOWS, State, SweepRun
+from quoth.experiments.sweep_record import LOGS, WINDOWS, State, SweepRun
+from quoth.train.metrics import FILE as METRICS
 
 Heard = Callable[[dict[str, Any]], None]
 MODULE = "quoth.experiments.sweep_child"
