@@ -96,9 +96,8 @@ def make_rows(results: Sequence[Result]) -> list[Row]:
     for group in groups.values():
         first = group[0]
         base = f"{first.name}: {first.part}" if first.part else first.name
-        name = next(
-            n for n in (base, f"{base} ({first.folder})", *(f"{base} ({i})" for i in range(2, 10**6))) if n not in taken
-        )
+        others = (f"{base} ({first.folder})", *(f"{base} ({i})" for i in range(2, len(taken) + 3)))
+        name = next(name for name in (base, *others) if name not in taken)
         taken.add(name)
         rows.append(Row(name, tuple(sorted(group, key=lambda result: result.seed))))
     return rows

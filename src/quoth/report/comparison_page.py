@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
-REGION = '<div class="scroll" tabindex="0" role="region" aria-labelledby="{of}">'
+REGION = '<div class="scroll" tabindex="0" role="group" aria-labelledby="{of}">'
 MATRIX = 40  # rows, above which not all pairs are shown
 RESOLUTION = 200  # dots per inch of PNG files
 NAMESPACES = re.compile(r'\sxmlns(:\w+)?="[^"]*"')
