@@ -65,7 +65,8 @@ def sweep(
     output(facts, as_json, lambda: _show(facts))
     failed = facts["failed"]
     if failed:
-        raise QuothError(f"{failed} of {len(runs)} runs failed; the same command tries them again")
+        say(f"quoth: {failed} of {len(runs)} runs failed; the same command tries them again")
+        raise SystemExit(1)  # not 2: what was asked for was right, and the others are done
 
 
 def _dry_run(planned: Sequence[Planned], folder: Path, as_json: bool) -> None:
