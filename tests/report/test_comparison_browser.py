@@ -128,7 +128,7 @@ def test_print(open_page, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "width", "scheme", "height"),
-    [("compare", 1280, "light", 1700), ("compare-dark", 1280, "dark", 1700), ("compare-phone", 360, "light", 1500)],
+    [("compare", 1280, "light", 2100), ("compare-dark", 1280, "dark", 2100), ("compare-phone", 360, "light", 1500)],
 )
 def test_screenshots(open_page, tmp_path, name, width, scheme, height):
     """For the docs with QUOTH_SCREENSHOTS=1."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from quoth.score.quality import NAMES
@@ -77,14 +78,16 @@ def _noise(facts: Facts) -> list[str]:
 
 
 def _cheapest(facts: Facts) -> list[str]:
-    """The cheapest rows that are within noise of the best, for each cost that says something."""
+    """The cheapest rows that are within noise of the best, for each cost that all of them have and that differs."""
     good = [row for row in facts["rows"] if row["number"] == facts["best"] or row["number"] in facts["within_noise"]]
-    if len(good) < 2:
-        return []
-    parts = []
+    least: dict[str, list[str]] = {}
     for cost, name in COST_NAMES.items():
-        known = [row for row in good if row["costs"][cost] is not None]
-        values = {row["costs"][cost] for row in known}
-        if len(known) == len(good) and len(values) > 1:
-            parts.append(f"the least {name}: {min(known, key=lambda row: row['costs'][cost])['name']}")
+        values = [row["costs"][cost] for row in good]
+        if None not in values and len(set(values)) > 1:
+            least.setdefault(good[values.index(min(values))]["name"], []).append(name)
+    parts = [f"{row} has the least {_joined(costs)}" for row, costs in least.items()]
     return [f"Of these, {'; '.join(parts)}."] if parts else []
+
+
+def _joined(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

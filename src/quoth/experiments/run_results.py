@@ -65,12 +65,12 @@ class Unfinished:
     why: str
 
 
-def read_results(folders: Sequence[Path]) -> tuple[list[Result], list[Unfinished]]:
+def read_results(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unfinished]]:
     """The results of run folders and sweep folders; a run that is named twice counts once."""
     found: list[Result] = []
     unfinished: list[Unfinished] = []
     seen: set[Path] = set()
-    for run, method in (pair for folder in folders for pair in _runs(folder, unfinished)):
+    for run, method in (pair for folder in folders for pair in _runs(Path(folder), unfinished)):
         if run.resolve() not in seen:
             seen.add(run.resolve())
             found += _results(run, method)
