@@ -80,6 +80,20 @@ def test_a_plan_tells_the_sizes_and_writes_nothing(whole):
     assert "no/such/model" in plan["runs"][2]["error"]
 
 
+def test_a_plan_for_people(whole, cli, monkeypatch):
+    """At 80 columns every number is whole."""
+    folder, grid, plan, _ = whole
+    monkeypatch.setenv("COLUMNS", "80")
+    said = cli("sweep", grid, "--out", folder / "elsewhere", "--dry-run")
+    assert said.returncode == 0, said.stderr
+    assert not (folder / "elsewhere").exists()
+    for run in plan["runs"][:2]:
+        assert f"{run['trainable_parameters']:,}" in said.stdout
+        assert f"{run['total_parameters']:,}" in said.stdout
+    assert "no/such/model: no such file or folder" in said.stdout
+    assert "3 runs, 0 finished; time left, one at a time: unknown, since no run has finished" in said.stdout
+
+
 def test_a_failing_run_is_told_and_does_not_stop_the_rest(whole):
     folder, _, _, done = whole
     facts = json.loads(done.stdout)
@@ -158,6 +172,13 @@ def test_a_run_that_is_killed(material, tmp_path):
     process._process.kill()
     ended = process.listen(lambda message: None)
     assert (ended.state, "signal 9" in ended.error) == ("failed", True)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_before_it_listens(material, tmp_path):
+    process = RunProcess(tmp_path, SweepRun("r", "r", 0, json.loads(json.dumps(_recipe(material, 1.0)))), Place("cpu"))
+    process.stop()
+    assert process.listen(lambda message: None).state == "waiting"
 
 
 @pytest.mark.slow

@@ -44,6 +44,11 @@ class Row:
         known = [value for value in found if value is not None]
         return mean(known) if len(known) == len(found) else None
 
+    def order(self, metric: str) -> tuple[float, str]:
+        """Sorts rows: the highest score first, those without one last."""
+        value = self.value(metric)
+        return (math.inf if value is None else -value), self.name
+
     def cost(self, name: str) -> float | None:
         """The mean of a cost over seeds; None if a seed does not say."""
         found = [result.costs[name] for result in self.results]
@@ -64,7 +69,7 @@ def compare_results(
     """
     rows = make_rows(results)
     chosen = _metric(rows, metric)
-    rows.sort(key=lambda row: (-(row.value(chosen) if row.value(chosen) is not None else -math.inf), row.name))  # type: ignore[operator]
+    rows.sort(key=lambda row: row.order(chosen))
     answers = score_answers(dataset, results, progress) if dataset else None
     facts: Facts = {
         "metric": chosen,

@@ -25,7 +25,7 @@ from quoth.experiments.sweep_process import Ended, Place, RunProcess, in_thread
 from quoth.experiments.sweep_record import FILE, SweepRun, claim_sweep, write_sweep
 from quoth.experiments.time_left import seconds_left
 from quoth.train.guard import Stop
-from quoth.train.run import make_accelerator
+from quoth.train.run import check_device
 from quoth.train.run_folder import RunFolder
 
 PAUSE = 0.2  # seconds between two looks at the signals
@@ -73,7 +73,7 @@ def sweep(
 
     Raises `SweepStopped` if it was interrupted.
     """
-    make_accelerator(device)  # says what is wrong with the device
+    check_device(device)
     if jobs is not None and jobs < 1:
         raise QuothError(f"--jobs is {jobs}; at least 1 is wanted")
     gpus = torch.cuda.device_count() if device != "cpu" and torch.cuda.is_available() else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -45,7 +46,7 @@ class RunProcess:
     def __init__(self, sweep: Path, run: SweepRun, place: Place) -> None:
         self.out, self.log = sweep / run.folder, sweep / LOGS / f"{run.folder}.log"
         self.log.parent.mkdir(exist_ok=True)
-        self._began = time.monotonic()
+        self._began, self._asked = time.monotonic(), False
         job = {
             "recipe": asdict(run.full_recipe(sweep)),
             "out": str(self.out),
@@ -79,12 +80,13 @@ class RunProcess:
         seconds = time.monotonic() - self._began
         if code == 0 and (self.out / METRICS).exists():
             return Ended("finished", seconds)
-        if code == STOPPED:
+        if code == STOPPED or (self._asked and code == -signal.SIGTERM):  # it may have been too young to listen
             return Ended("waiting", seconds)
         return Ended("failed", seconds, error or self._why(code))
 
     def stop(self) -> None:
         """Ask the run to write a checkpoint and to stop."""
+        self._asked = True
         with suppress(ProcessLookupError):
             self._process.terminate()
 

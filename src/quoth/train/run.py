@@ -198,8 +198,13 @@ class _Run:
 
 def make_accelerator(device: str | None) -> Accelerator:
     """The processes and the device of this run."""
+    check_device(device)
+    return Accelerator(cpu=device == "cpu" or not torch.cuda.is_available())
+
+
+def check_device(device: str | None) -> None:
+    """Refuse a device that is unknown, or that this machine does not have."""
     if device not in (None, "cpu", "cuda"):
         raise QuothError(f"device {device!r} is unknown: choose cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise QuothError("device 'cuda' cannot be used on this machine; leave it out, or choose cpu")
-    return Accelerator(cpu=device == "cpu" or not torch.cuda.is_available())
