@@ -97,7 +97,7 @@ def _cost(facts: Facts, rows: Sequence[Facts], cost: str, label: str, title: str
     for row, (x, y) in zip(rows, points):
         colour, mark = _look(row["number"])
         found, spread = row["quality"][metric]["interval"], row["spread"][cost]
-        bars = [[y - found[0]], [found[1] - y]] if found else None
+        bars = [[max(y - found[0], 0)], [max(found[1] - y, 0)]] if found else None
         across = [[max(x - unit * spread[0], 0)], [max(unit * spread[1] - x, 0)]] if spread else None
         axes.errorbar([x], [y], yerr=bars, xerr=across, fmt=mark, color=colour, ms=6, lw=0.9, alpha=0.95, capsize=2)
     front = sorted(point for row, point in zip(rows, points) if cost in row["pareto"])
@@ -176,8 +176,8 @@ def _score_lines(lines: Sequence[Facts], name: str, label: str, title: str, scor
     shown = sorted(lines, key=lambda line: -max(line["mean"]))[:LINES]
     for number, line in enumerate(shown, 1):
         colour, mark = _look(number)
-        below = [mean - low for mean, low in zip(line["mean"], line["low"])]
-        above = [high - mean for mean, high in zip(line["mean"], line["high"])]
+        below = [max(mean - low, 0) for mean, low in zip(line["mean"], line["low"])]
+        above = [max(high - mean, 0) for mean, high in zip(line["mean"], line["high"])]
         axes.errorbar(
             line["x"], line["mean"], yerr=[below, above] if line["seeds"] > 1 else None, marker=mark, ms=4, capsize=2,
             color=colour, linestyle=DASHES[(number - 1) % len(DASHES)], lw=1.2, label=_cut(line["name"]),

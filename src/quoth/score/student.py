@@ -23,7 +23,7 @@ def t_quantile(probability: float, freedom: float) -> float:
     low, high = 0.0, 1.0
     while t_two_sided(high, freedom) > 2 * (1 - probability):
         low, high = high, 2 * high
-    for _ in range(100):
+    for _ in range(60):  # halves the interval to less than the last bit
         middle = (low + high) / 2
         low, high = (middle, high) if t_two_sided(middle, freedom) > 2 * (1 - probability) else (low, middle)
     return (low + high) / 2
