@@ -75,6 +75,31 @@ def test_what_is_not_known_is_none(facts):
     assert len(pruned["layers"]) == 12
 
 
+@pytest.mark.parametrize("tuned", [True, False])
+def test_heads_on_frozen_states_are_rows(tuned, tmp_path):
+    """With their own parameters and bytes, and no times; the encoder at its end is the run's own row, if it has one."""
+    dev = write_questions(tmp_path / "dev.json")
+    head = {"parameters": 770, "quality": {"f1": 51.0}, "layer_weights": {"lp": [0.25, 0.75]}}
+    stage = {"heads": {"lp": head, "encoder": {"quality": {"f1": 49.0}}}}
+    stages = {"1": stage, "3": stage} if tuned else {"0": stage}
+    run = write_run(tmp_path / "run", dev, METHODS[0], 0, frozen=stages)
+    (run / "answers.jsonl").unlink()
+    if not tuned:
+        _change(run, quality={}, epochs=0.0)
+    (run / f"frozen/epoch-{'3' if tuned else '0'}/lp/model").mkdir(parents=True)
+    (run / f"frozen/epoch-{'3' if tuned else '0'}/lp/model/delta.safetensors").write_bytes(b"x" * 99)
+    rows = {row["name"]: row for row in compare_results(read_results([run])[0])["rows"]}
+    if tuned:
+        ends = ("lp at epoch 1", "lp at epoch 3", "encoder at epoch 1")
+        assert rows.keys() == {"run", *(f"run: {end}" for end in ends)}
+    else:
+        assert rows.keys() == {"run: lp", "run: encoder"}
+    last = rows["run: lp at epoch 3" if tuned else "run: lp"]
+    assert (last["costs"]["trainable_parameters"], last["costs"]["bytes"]) == (770, 99)
+    assert last["costs"]["train_seconds"] is last["costs"]["total_parameters"] is None
+    assert last["layer_weights"] == {"lp": [0.25, 0.75]}
+
+
 def test_pareto_rows_by_brute_force(facts):
     rows = facts["rows"]
     for cost in COSTS:

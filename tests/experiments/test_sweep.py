@@ -13,7 +13,7 @@ from quoth.experiments.grid import read_grid
 from quoth.experiments.sizes import sizes_of
 from quoth.experiments.sweep import sweep as run_sweep
 from quoth.experiments.sweep_plan import plan_facts
-from quoth.experiments.sweep_process import Place, RunProcess
+from quoth.experiments.sweep_process import Place, RunProcess, _environment
 from quoth.experiments.sweep_record import SweepRun, merge_runs, read_sweep, write_sweep
 from quoth.experiments.time_left import run_seconds, seconds_left
 from quoth.recipes import find_recipe
@@ -64,7 +64,7 @@ def whole(material, tmp_path_factory):
     grid = write_grid(folder, material, text)
     plan = plan_facts(read_grid(grid), folder / "out")
     assert not (folder / "out").exists()
-    return folder, grid, plan, sweep(grid, "--out", folder / "out", "--json")
+    return folder, grid, plan, sweep(grid, "--out", folder / "out", "--jobs", "2", "--json")
 
 
 def test_a_plan_tells_the_sizes_and_writes_nothing(whole):
@@ -194,6 +194,13 @@ def test_a_run_ends_with_its_sweep(material, tmp_path):
 
 def _recipe(material, epochs):
     return asdict(make_recipe(table(material.model, material.train, optimisation={"epochs": epochs})))
+
+
+@pytest.mark.parametrize(("named", "gpu", "wanted"), [("3,5", 1, "5"), ("", 1, "1"), ("GPU-ab", 0, "GPU-ab")])
+def test_a_run_sees_its_gpu_alone(named, gpu, wanted, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    assert _environment(Place("cuda", gpu))["CUDA_VISIBLE_DEVICES"] == wanted
+    assert _environment(Place("cuda"))["CUDA_VISIBLE_DEVICES"] == named
 
 
 def test_time_left_by_hand():

@@ -118,17 +118,18 @@ def _trained(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Re
     seed = whole(metrics.get("seed", 0))
     shared = _shared(recipe)
     costs = {cost: number(metrics.get(cost)) for cost in COSTS}
-    yield Result(
-        run, name, "", seed, _key(run, shared, ""), shared, scores(metrics["quality"]), costs,
-        curve=tuple((float(e["epoch"]), scores(e)) for e in metrics.get("evaluations", [])),
-        layer_weights=weights(metrics.get("layer_weights", {})), answers=_answers(run),
-        data=_evaluated_on(recipe), machine=_machine(metrics),
-    )  # fmt: skip
-    stages = metrics.get("frozen", {})
+    stages, own_quality = metrics.get("frozen", {}), scores(metrics["quality"])
+    if own_quality or not stages:  # else the encoder was only loaded, for the heads on it
+        yield Result(
+            run, name, "", seed, _key(run, shared, ""), shared, own_quality, costs,
+            curve=tuple((float(e["epoch"]), scores(e)) for e in metrics.get("evaluations", [])),
+            layer_weights=weights(metrics.get("layer_weights", {})), answers=_answers(run),
+            data=_evaluated_on(recipe), machine=_machine(metrics),
+        )  # fmt: skip
     for epoch, stage in stages.items():
-        when = f" after {float(epoch):g} epochs" if len(stages) > 1 else ""
+        when = f" at epoch {float(epoch):g}" if len(stages) > 1 else ""
         for head, facts in stage["heads"].items():
-            if head == "encoder" and float(epoch) == float(metrics["epochs"]):
+            if head == "encoder" and own_quality and float(epoch) == float(metrics["epochs"]):
                 continue  # the model of the run, which is there already
             folder = run / "frozen" / f"epoch-{text(epoch)}" / text(head)
             part = f"{head}{when}"

@@ -156,7 +156,7 @@ def _label_points(
     radius = 7.0 * figure.dpi / 100
     ends = [axes.transData.transform(line) for line in lines]
     clear = [Box(*(end.min(0) - 1), *(end.max(0) + 1)) for end in ends]
-    boxes = place_labels(pixels, [(e.width + 2, e.height + 2) for e in extents], bounds, radius, clear)
+    boxes = place_labels(pixels, [(e.width + 5, e.height + 3) for e in extents], bounds, radius, clear)
     for text, box, (x, y) in zip(texts, boxes, pixels):
         if box is None:  # no place is left: the number in the table has to do
             text.remove()
