@@ -257,3 +257,13 @@ def test_an_unknown_score(tmp_path, cli):
     with pytest.raises(QuothError, match="no such folder"):
         read_results([tmp_path / "none"])
     assert cli("compare").returncode == 2
+
+
+def test_a_bad_place_leaves_nothing(tmp_path, cli):
+    run = write_run(tmp_path / "one", write_questions(tmp_path / "a.json"), METHODS[0], 0)
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for arguments in (("--out", tmp_path / "folder"), ("--csv", tmp_path / "folder"), ("--plots", tmp_path / "p")):
+        said = cli("compare", run, *arguments)
+        assert (said.returncode, said.stdout) == (2, "")
+        assert sorted(tmp_path.rglob("*")) == before

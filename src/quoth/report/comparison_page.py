@@ -52,9 +52,8 @@ def write_report(facts: Facts, page: Path, plots: Path | None = None) -> list[Pa
         warnings.simplefilter("ignore")  # a glyph that the font lacks is drawn as a box
         drawn = draw_comparison(facts)
         inline = [_inline(one.figure, number) for number, one in enumerate(drawn, 1)]
-        paths = [path for one in drawn for path in _write_files(one, folder)]
-    write_text(page, render_page(facts, list(zip(drawn, inline))))
-    return paths
+        write_text(page, render_page(facts, list(zip(drawn, inline))))  # first: its place may be a bad one
+        return [path for one in drawn for path in _write_files(one, folder)]
 
 
 def render_page(facts: Facts, figures: Sequence[tuple[Drawn, str]]) -> str:
