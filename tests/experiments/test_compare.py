@@ -220,6 +220,7 @@ def test_a_sweep_folder_and_its_unfinished_runs(written, tmp_path):
         (lambda run: (run / "metrics.json").write_text("["), "not valid JSON"),
         (lambda run: (run / "answers.jsonl").write_text("{}\n"), "answers.jsonl, line 1: an object"),
         (lambda run: _change(run, bytes=-1), "is not what Quoth writes there"),
+        (lambda run: _change(run, bytes=10**400), "is not what Quoth writes there"),
         (lambda run: _change(run, quality={"f1": 12.0}), "has F1 .* but metrics.json says 12.00"),
         (lambda run: _change(run, quality={}), "no run has a score"),
     ],

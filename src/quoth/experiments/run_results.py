@@ -27,6 +27,8 @@ METRICS, RECIPE, SWEEP, ANSWERS = "metrics.json", "recipe.toml", "sweep.json", (
 SEED = re.compile(r"[-_. ]?seed[-_. =]?\d+$", re.IGNORECASE)
 COSTS = ("trainable_parameters", "total_parameters", "train_seconds", "inference_seconds", "bytes", "peak_memory")
 
+LARGEST = 1e18  # of costs and sizes
+
 Table = dict[str, Any]
 
 
@@ -122,7 +124,7 @@ def _trained(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Re
     if own_quality or not stages:  # else the encoder was only loaded, for the heads on it
         yield Result(
             run, name, "", seed, _key(run, shared, ""), shared, own_quality, costs,
-            curve=tuple((float(e["epoch"]), scores(e)) for e in metrics.get("evaluations", [])),
+            curve=tuple((finite(e["epoch"]), scores(e)) for e in metrics.get("evaluations", [])),
             layer_weights=weights(metrics.get("layer_weights", {})), answers=_answers(run),
             data=_evaluated_on(recipe), machine=_machine(metrics),
         )  # fmt: skip
@@ -192,17 +194,17 @@ def _machine(metrics: Table) -> str:
 
 
 def number(value: Any) -> float | None:
-    """A finite number that is not negative, or None."""
+    """A number that is not negative, or None."""
     if value is None:
         return None
-    if type(value) not in (int, float) or not 0 <= value < math.inf:
+    if type(value) not in (int, float) or not 0 <= value <= LARGEST:
         raise ValueError(value)
     return value  # type: ignore[no-any-return]
 
 
 def whole(value: Any) -> int:
     """A whole number."""
-    if type(value) is not int:
+    if type(value) is not int or abs(value) > LARGEST:
         raise ValueError(value)
     return value
 
@@ -221,7 +223,14 @@ def scores(quality: Mapping[str, Any]) -> dict[str, float]:
 
 def weights(found: Mapping[str, Any]) -> dict[str, list[float]]:
     """Layer weights by name."""
-    return {name: [float(x) for x in values] for name, values in found.items()}
+    return {name: [finite(x) for x in values] for name, values in found.items()}
+
+
+def finite(value: Any) -> float:
+    """A number that is no infinity and not NaN."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)
 
 
 @contextmanager
