@@ -18,6 +18,8 @@ COST_NAMES = {
     "peak_memory": "peak memory",
 }
 LISTED = 6  # names in a sentence
+CLOSE = 1.0  # points that make no difference to a user, where they are within noise
+FAR = 5.0  # points that would make one
 
 
 def summary(facts: Facts) -> list[str]:
@@ -60,33 +62,47 @@ def _best(facts: Facts) -> str:
 
 
 def _noise(facts: Facts) -> list[str]:
-    """Which rows are not known to be worse than the best, and how many are."""
-    names = {row["number"]: row["name"] for row in facts["rows"]}
+    """Which rows are not known to be worse than the best, with their differences, and how many are."""
     near, worse = facts["within_noise"], facts["worse"]
     if not near and not worse:
         return ["Whether differences are more than noise cannot be said: the answers of these runs are not there."]
     if not near:
         return ["All others are worse by more than noise."]
-    listed = ", ".join(names[number] for number in near[:LISTED])
+    names = {row["number"]: row["name"] for row in facts["rows"]}
+    below = _below_best(facts)
+    listed = ", ".join(f"{names[number]} ({-below[number]:+.2f})" for number in near[:LISTED])
     more = f" and {len(near) - LISTED} more" if len(near) > LISTED else ""
     rest = (
         "No other is worse by more than noise." if not worse else f"{len(worse)} others are worse by more than noise."
     )
     if len(worse) == 1:
         rest = "1 other is worse by more than noise."
-    return [f"Within noise of it: {listed}{more}. {rest}"]
+    lines = [f"Within noise of it: {listed}{more}. {rest}"]
+    if any(below[number] > FAR for number in near):
+        lines.append(
+            f"Differences of more than {FAR:g} points are within noise here: "
+            "with more seeds, or more questions to evaluate on, more could be said."
+        )
+    return lines
+
+
+def _below_best(facts: Facts) -> dict[int, float]:
+    """How many points each row that can be compared is below the best."""
+    return {pair["rows"][1]: pair["difference"] for pair in facts["pairs"] if pair["rows"][0] == facts["best"]}
 
 
 def _cheapest(facts: Facts) -> list[str]:
-    """The cheapest rows that are within noise of the best, for each cost that all of them have and that differs."""
-    good = [row for row in facts["rows"] if row["number"] == facts["best"] or row["number"] in facts["within_noise"]]
+    """The cheapest rows that are as good as the best, for each cost that all of them have and that differs."""
+    below = _below_best(facts)
+    as_good = {facts["best"], *(number for number in facts["within_noise"] if below[number] <= CLOSE)}
+    good = [row for row in facts["rows"] if row["number"] in as_good]
     least: dict[str, list[str]] = {}
     for cost, name in COST_NAMES.items():
         values = [row["costs"][cost] for row in good]
         if None not in values and len(set(values)) > 1:
             least.setdefault(good[values.index(min(values))]["name"], []).append(name)
     parts = [f"{row} has the least {_joined(costs)}" for row, costs in least.items()]
-    return [f"Of these, {'; '.join(parts)}."] if parts else []
+    return [f"Of those at most {CLOSE:g} point below the best, {'; '.join(parts)}."] if parts else []
 
 
 def _joined(words: Sequence[str]) -> str:
