@@ -114,6 +114,27 @@ def test_questions_are_tokenised_once(whole):
     assert results(alone)["all-seed3"] == results(folder / "out")["all-seed3"]
 
 
+def test_teachers_share_a_folder_unless_one_is_named(material, tmp_path):
+    made = table(material.model, material.train, teachers=["t"])
+    for named, wanted in (("", str((tmp_path / "teacher-logits").resolve())), ("mine", "mine")):
+        recipe = asdict(make_recipe({**made, "distillation": {"cache_folder": named}}))
+        run = SweepRun("r", "r", 0, json.loads(json.dumps(recipe)))
+        assert run.full_recipe(tmp_path).distillation.cache_folder == wanted
+        assert run.recipe["distillation"]["cache_folder"] == named, "the record does not depend on where the sweep lies"
+
+
+@pytest.mark.slow
+def test_a_teacher_is_asked_once(whole, material, tmp_path):
+    """Two seeds: one file of logits, which the first run computes and the second finds."""
+    folder, _, _, _ = whole
+    grid = write_grid(tmp_path, material, "seeds = [0, 1]", teachers=[str(folder / "out/all-seed3/model")])
+    done = sweep(grid, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "out/teacher-logits").iterdir())) == 1
+    assert not list((tmp_path / "out").glob("base-seed*/teacher-logits"))
+    assert done.stderr.count("computing the logits of") == 1
+
+
 def test_finished_runs_are_not_repeated_and_runs_may_be_added(whole):
     folder, grid, _, _ = whole
     out = folder / "out"
