@@ -126,6 +126,7 @@ def test_print(open_page, tmp_path):
     assert (tmp_path / "p.pdf").stat().st_size > 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "width", "scheme", "height"),
     [("compare", 1280, "light", 2100), ("compare-dark", 1280, "dark", 2100), ("compare-phone", 360, "light", 1500)],

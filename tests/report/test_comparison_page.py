@@ -131,6 +131,7 @@ def test_plots_lie_beside_the_page(report):
         assert start == b"\x89PNG\r\n\x1a\n" if path.suffix == ".png" else start.startswith(b"<?xml")
 
 
+@pytest.mark.slow
 def test_the_same_facts_make_the_same_page(report, facts, tmp_path):
     write_report(facts, tmp_path / "report.html")
     assert (tmp_path / "report.html").read_bytes() == report[0].read_bytes()
