@@ -18,6 +18,7 @@ from quoth.experiments.sweep_record import SweepRun, merge_runs, read_sweep, wri
 from quoth.experiments.time_left import run_seconds, seconds_left
 from quoth.recipes import find_recipe
 from quoth.train import make_recipe, read_recipe, train
+from quoth.train.run_folder import RunFolder
 from train.conftest import material as material
 from train.conftest import one_thread as one_thread
 from train.material import table
@@ -164,6 +165,26 @@ def test_a_folder_with_other_things_is_refused(material, tmp_path):
     with pytest.raises(QuothError, match=r"exists and is not a sweep folder \(it has thesis.txt\)"):
         run_sweep(read_grid(grid), tmp_path / "out", device="cpu")
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name != ".lock"] == ["thesis.txt"]
+
+
+@pytest.mark.slow
+def test_a_sweep_that_cannot_go_on_ends_its_runs(material, tmp_path):
+    """Such as where sweep.json cannot be written: the error is told, and no run is left behind."""
+    grid = write_grid(tmp_path, material, "seeds = [0, 1, 2]", epochs=2000.0)
+    seen = []
+
+    def tell(board, line):
+        seen.append(board.count("running"))
+        if board.status:
+            raise OSError(28, "No space left on device", "sweep.json")
+
+    with pytest.raises(OSError, match="No space left"):
+        run_sweep(read_grid(grid), tmp_path / "out", device="cpu", jobs=2, tell=tell)
+    assert max(seen) == 2
+    for seed in (0, 1):
+        with RunFolder(tmp_path / f"out/base-seed{seed}").held():  # nobody works there any more
+            pass
+    assert not (tmp_path / "out/base-seed2").exists()
 
 
 @pytest.mark.slow

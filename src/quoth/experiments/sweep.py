@@ -107,7 +107,7 @@ class _Sweep:
         threads = [in_thread(lambda place=place: self._work(place, waiting)) for place in places]  # type: ignore[misc]
         while any(thread.is_alive() for thread in threads):
             time.sleep(PAUSE)
-            if self.stop.signal or self._broken:
+            if self._ending:
                 self._stop_all(threads)
         if self._broken:
             raise self._broken[0]
@@ -115,10 +115,15 @@ class _Sweep:
             raise SweepStopped(self.stop.signal)
         return self.board.runs
 
+    @property
+    def _ending(self) -> bool:
+        """Whether no further run is to be started: a signal has come, or the sweep itself cannot go on."""
+        return bool(self.stop.signal or self._broken)
+
     def _work(self, place: Place, waiting: queue.SimpleQueue[int]) -> None:
         """Run after run, until there is none left."""
         try:
-            while not self.stop.signal:
+            while not self._ending:
                 try:
                     number = waiting.get_nowait()
                 except queue.Empty:
@@ -130,7 +135,7 @@ class _Sweep:
     def _one(self, number: int, place: Place) -> None:
         run = self.board.runs[number]
         with self._lock:
-            if self.stop.signal:
+            if self._ending:
                 return
             process = self._running[run.folder] = RunProcess(self.folder, run, place)
         self._set(number, replace(run, state="running"))
@@ -145,7 +150,8 @@ class _Sweep:
 
     def _heard(self, run: SweepRun, message: dict[str, Any]) -> None:
         if "status" in message:
-            self.board.status[run.folder] = message["status"]
+            with self._lock:
+                self.board.status[run.folder] = message["status"]
         says = message.get("says")
         self._tell(f"{run.folder}: {says}" if says else "")
 
