@@ -96,6 +96,7 @@ WHEEL = (
     r"quoth/embedded/(model\.onnx|model\.onnx\.data|quoth\.json|tokenizer\.json|MODEL_CARD\.md)",
     r"quoth/recipes/([a-z]+/)?[a-z0-9_-]+\.toml",
     r"quoth/answer/ask\.schema\.json",
+    r"quoth/report/comparison\.(css|js)",
     r"quoth/serve/page/[a-z]+\.(html|js|css|svg)",
     r"quoth-[^/]+\.dist-info/(METADATA|WHEEL|RECORD|top_level\.txt|entry_points\.txt|licenses/LICENSE)",
 )

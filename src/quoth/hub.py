@@ -52,18 +52,37 @@ def find_model(source: str | Path | None) -> ModelFiles:
     None, or the word "embedded" where no folder has that name, is the reader that ships with Quoth.
     """
     place = str(embedded_folder() if is_embedded(source) else source)
+    return _find(place, _fetch(place))
+
+
+def find_description(source: str) -> Path:
+    """Find a model's quoth.json or config.json, of a hub id too, without its weights."""
+    return _description(source, _fetch(source))
+
+
+def has_weights(source: str) -> bool:
+    """Whether a model's weights are on this machine."""
+    return any((Path(source) / name).is_file() for name in WEIGHTS) if Path(source).is_dir() else _complete(source)
+
+
+def _fetch(place: str) -> Fetch:
     try:
         recover(Path(place))
         local = Path(place).is_dir()
     except OSError as error:  # a name that no folder can have, or one that may not be looked at
         raise QuothError(f"{place}: cannot be read ({error.strerror})") from None
-    return _find(place, _from_folder(Path(place)) if local else _from_hub(place))
+    return _from_folder(Path(place)) if local else _from_hub(place)
+
+
+def _description(source: str, fetch: Fetch) -> Path:
+    found = next((path for name in DESCRIPTIONS if (path := fetch(name))), None)
+    if found is None:
+        raise QuothError(f"{source}: has neither quoth.json nor config.json, so it is not a model")
+    return found
 
 
 def _find(source: str, fetch: Fetch) -> ModelFiles:
-    description = next((path for name in DESCRIPTIONS if (path := fetch(name))), None)
-    if description is None:
-        raise QuothError(f"{source}: has neither quoth.json nor config.json, so it is not a model")
+    description = _description(source, fetch)
     tokenizer = tuple(path for name in TOKENIZER_FILES if (path := fetch(name)))
     members = _members(description, fetch)
     weights = tuple(path for member in members for path in member.weights) or _weights(source, fetch)

@@ -19,11 +19,17 @@ from fuzz.material import checkpoint, model_folders, with_hashes
 from quoth.cli.analyse import _evaluated_on, _layer_weights
 from quoth.experiments.build_reader import _seconds
 from quoth.experiments.build_recipe import make_build_recipe, read_build_recipe
+from quoth.experiments.compare import compare_results
+from quoth.experiments.grid import read_grid
+from quoth.experiments.run_results import read_results
+from quoth.experiments.sweep_record import read_sweep, write_sweep
 from quoth.prune.hpo import Search, open_study
 from quoth.prune.metrics import CutMetrics, ModelMetrics, PruneMetrics, RoundMetrics
 from quoth.prune.plan import make_cost
 from quoth.prune.recipe import make_prune_recipe, read_prune_recipe
 from quoth.recipes import find_recipe, recipe_names
+from quoth.report.comparison_page import render_page
+from quoth.report.comparison_tables import comparison_csv
 from quoth.score.curves import read_curves
 from quoth.train.cache import _wrong
 from quoth.train.distillation import View
@@ -252,6 +258,38 @@ def _file(name: str, kind: str, base: Any, run: Any, **more: Any) -> Target:
 
 
 WORDS = ("recipe", "metrics.json")  # a check of values names the key of the recipe
+GRID = {
+    "recipe": "hulburd/l6", "seeds": [0, 1], "override": {"data": {"evaluate": "d.json"}},
+    "runs": {"a": {"optimisation": {"epochs": 2.0}}, "b": {"recipe": "hulburd/lora"}},
+    "grid": {"optimisation": {"learning_rate": [1e-3, 1e-2]}},
+}  # fmt: skip
+SWEPT = {"folder": "a-seed0", "method": "a", "seed": 0, "recipe": TRAIN[0], "state": "failed", "error": "x"}
+
+
+def run_grid(folder: Path, case: Case) -> None:
+    """Every run has a folder of its own, whose name a file system can have."""
+    runs = read_grid(folder / "r.toml", case.arguments)
+    names = [run.folder for run in runs]
+    if len(set(names)) < len(names) or any(Path(name).name != name or len(name) > 150 for name in names):
+        raise AssertionError(f"two runs in one folder, or a bad name: {names}")
+
+
+def run_sweep_record(folder: Path, _: Case) -> None:
+    """What is read can be written and read again."""
+    runs = read_sweep(folder)
+    write_sweep(folder, runs)
+    if read_sweep(folder) != runs:
+        raise AssertionError("the record as written is another one")
+
+
+def run_results(folder: Path, _: Case) -> None:
+    """The results of a run, compared, as JSON, CSV and HTML."""
+    facts = compare_results(*read_results([folder]))
+    json.dumps(facts, allow_nan=False)
+    comparison_csv(facts)
+    render_page(facts, ())
+
+
 TARGETS = (
     Target(
         "recipe-train", "format", recipes(TRAIN), _recipe(read_recipe, make_recipe), words=(*WORDS, "head", "override")
@@ -286,6 +324,10 @@ TARGETS = (
     _file("metrics-model", "metrics.json", MODEL, _metrics(ModelMetrics)),
     _file("curves", "metrics.json", {**STAGE, "layer_weights": {"all": [0.5]}}, run_curves),
     _file("latency", "latency.json", LATENCY, run_latency),
+    Target("grid", "format", recipes([GRID]), run_grid, words=(*WORDS, "head", "override", "seeds", "runs")),
+    _file("sweep-record", "sweep.json", {"format": 1, "runs": [SWEPT]}, run_sweep_record, allowed=("sweep.json",)),
+    _file("results-train", "metrics.json", METRICS, run_results, words=(*WORDS, "metrics.json")),
+    _file("results-prune", "metrics.json", PRUNED, run_results, words=(*WORDS, "metrics.json")),
     Target("view", "format", views(), run_view),
     _file("seconds", "seconds.json", {"teacher": 1.0, "cut": 2}, lambda folder, _: _seconds(folder)),
     _file("cache", "cache.json", {"encoder": "x", "rows": 3, "sha256": "0", "seconds": 1.0}, run_cache),

@@ -299,6 +299,46 @@ def analyse(draw: Draw) -> Case:
     return Case(files, (_command(draw, "analyse"), _argument(draw, "r"), *draw(st.sampled_from([(), ("s",)])), *more))
 
 
+@st.composite
+def compare(draw: Draw) -> Case:
+    """Two runs, or a sweep of them, with answers, metrics and recipes; plots take too long for more than a few."""
+    recipe, answers = toml(RECIPE).encode(), b"".join(json.dumps(line).encode() + b"\n" for line in ANSWERS)
+    listed = [{"folder": name, "method": "x", "state": "finished", "error": ""} for name in ("r", "s", "../r", "gone")]
+    files = {
+        **draw(data_files()), "w/sweep.json": draw(json_file({"format": 1, "runs": listed})),
+        "r/metrics.json": draw(json_file(METRICS, PRUNED)), "r/recipe.toml": draw(_recipe(RECIPE)),
+        "r/answers.jsonl.gz": draw(json_lines(*ANSWERS, zipped=True)), "s/metrics.json": json.dumps(METRICS).encode(),
+        "s/recipe.toml": recipe, "s/answers.jsonl": answers, "r/keep-0.5/answers.jsonl": answers,
+    }  # fmt: skip
+    files |= {f"w/{name}": data for name, data in files.items() if name.startswith(("r/", "s/"))}
+    given = draw(st.sampled_from([("r",), ("r", "s"), ("w",), ("w", "r")]))
+    more = draw(options(data=("d.json", "x"), by=("f1", "best_f1", "x"), csv=("out/t.csv", "."), json=None))
+    if draw(st.integers(0, 9)) == 9:
+        more += ["--out", _out(draw, "p.html")]
+    return Case(files, (_command(draw, "compare"), *given, *more))
+
+
+@st.composite
+def sweep(draw: Draw) -> Case:
+    """A grid, only planned (a run of each would take seconds), now and then beside an earlier sweep."""
+    grid = {
+        "recipe": "r.toml", "seeds": [0, 1], "override": {"model": "m"},
+        "runs": {"a": {"optimisation": {"epochs": 2.0}}, "b": {"tuning": {"kind": "freeze", "layers": 0}}},
+        "grid": {"optimisation": {"learning_rate": [1e-3, 1e-2]}},
+    }  # fmt: skip
+    files = {
+        **draw(data_files()), **draw(model_files("whole", "hf", "delta", "sharded")),
+        "r.toml": draw(_recipe(RECIPE)), "g.toml": draw(_recipe(grid)),
+    }  # fmt: skip
+    if draw(st.integers(0, 4)) == 4:
+        run = {"folder": "a-seed0", "method": "a", "seed": 0, "recipe": RECIPE, "state": "failed", "error": "x"}
+        files["out/w/sweep.json"] = draw(json_file({"format": 1, "runs": [run]}))
+    more = [*draw(st.lists(st.sampled_from((*OVERRIDES, "seeds=[3]", "seeds=x")), max_size=1))]
+    more += draw(options(jobs=NUMBERS, **DEVICE))
+    arguments = (_command(draw, "sweep"), _argument(draw, "g.toml"), "--dry-run", "--out", _out(draw, "w"), *more)
+    return Case(files, arguments)
+
+
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 MESSAGES = (
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
@@ -403,6 +443,8 @@ CASES: dict[str, Any] = {
     "prune": prune(),
     "ensemble": ensemble(),
     "analyse": analyse(),
+    "compare": compare(),
+    "sweep": sweep(),
     "inspect": inspect(),
     "export": export(),
     "build": recipe_run("build", BUILDING),

@@ -37,9 +37,11 @@ VERBS = (
     "prune",
     "ensemble",
     "analyse",
+    "compare",
     "inspect",
     "export",
     "build",
+    "sweep",
 )
 
 # The base of what typer raises for wrong arguments; it has no public name, and lies in click or in typer itself.

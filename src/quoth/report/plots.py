@@ -65,7 +65,7 @@ def plot_shape(name: str, shape: Shape, path: str | Path) -> Path:
     path = Path(path)
     if path.is_dir():
         raise QuothError(f"{path}: is a folder; name an .svg file to write to")
-    figure, panels = _subplots((9, 6), 2, 2)
+    figure, panels = subplots((9, 6), 2, 2)
     figure.set_layout_engine("constrained")
     numbers = range(1, len(shape.layers) + 1)
     for axes, (key, what) in zip(panels.flatten(), PANELS.items()):
@@ -73,7 +73,7 @@ def plot_shape(name: str, shape: Shape, path: str | Path) -> Path:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("layer")
         axes.set_ylabel(what)
-    figure.suptitle(_plain(f"{name}: hidden {shape.hidden}"))
+    figure.suptitle(plain_text(f"{name}: hidden {shape.hidden}"))
     return _write(path.parent, iter([(path.name.removesuffix(".svg"), figure)]))[0]
 
 
@@ -108,7 +108,7 @@ def _slices(name: str, what: str, runs: list[Facts]) -> Figure:
     first = sorted(runs[0]["slices"][name], key=lambda row: -row["questions"])[:ROWS]
     shown = {row["label"] for row in first}
     labels = [f"{row['label']} ({row['questions']:,})" for row in runs[0]["slices"][name] if row["label"] in shown]
-    figure, axes = _subplots((7, 1.2 + len(labels) * (0.25 + 0.1 * len(runs))))
+    figure, axes = subplots((7, 1.2 + len(labels) * (0.25 + 0.1 * len(runs))))
     for i, (run, colour) in enumerate(zip(runs, _colours(len(runs)))):
         rows = [row for row in run["slices"][name] if row["label"] in shown]
         places = [place + 0.7 * ((i + 0.5) / len(runs) - 0.5) for place in range(len(rows))]
@@ -116,8 +116,8 @@ def _slices(name: str, what: str, runs: list[Facts]) -> Figure:
         # rounding may put an end of the interval a hair beyond the mean
         below = [max(row["f1"] - row["interval"]["f1"][0], 0.0) for row in rows]
         above = [max(row["interval"]["f1"][1] - row["f1"], 0.0) for row in rows]
-        axes.errorbar(scores, places, xerr=[below, above], fmt="o", ms=4, color=colour, label=_plain(run["run"]))
-    axes.set_yticks(range(len(labels)), [_plain(label) for label in labels])
+        axes.errorbar(scores, places, xerr=[below, above], fmt="o", ms=4, color=colour, label=plain_text(run["run"]))
+    axes.set_yticks(range(len(labels)), [plain_text(label) for label in labels])
     axes.invert_yaxis()
     axes.set_xlabel("F1, per cent, with 95 % interval")
     axes.set_title(f"by {what}")
@@ -128,26 +128,26 @@ def _slices(name: str, what: str, runs: list[Facts]) -> Figure:
 def _curves(stage: Facts) -> Figure:
     """A panel a metric, a line a head, the encoder's own head dashed."""
     metrics, epochs, heads = stage["metrics"], stage["epochs"], stage["heads"]
-    figure, panels = _subplots((1 + 5 * len(metrics), 4.5), 1, len(metrics), squeeze=False)
+    figure, panels = subplots((1 + 5 * len(metrics), 4.5), 1, len(metrics), squeeze=False)
     for axes, metric in zip(panels[0], metrics):
         for (name, curve), colour in zip(heads.items(), _colours(len(heads))):
-            axes.plot(epochs, [look[metric] for look in curve], marker="o", ms=3, color=colour, label=_plain(name))
+            axes.plot(epochs, [look[metric] for look in curve], marker="o", ms=3, color=colour, label=plain_text(name))
         if "encoder" in stage:
             axes.axhline(stage["encoder"][metric], color="black", linestyle="--", label="the encoder's own")
         if epochs[-1] > FACTOR * epochs[0]:
             axes.set_xscale("log")
         axes.set_xlabel("epochs of the heads (up to 1: the part of the data)")
         axes.set_ylabel(NAMES.get(metric, metric))
-    figure.suptitle(_plain(stage["stage"]))
+    figure.suptitle(plain_text(stage["stage"]))
     _legend(panels[0, -1])
     return figure
 
 
 def _layer_weights(runs: list[Facts]) -> Figure:
-    figure, axes = _subplots((7, 4))
+    figure, axes = subplots((7, 4))
     lines = [(run["run"], *item) for run in runs for item in run.get("layer_weights", {}).items()]
     for (run, name, weights), colour in zip(lines, _colours(len(lines))):
-        axes.plot(range(len(weights)), weights, marker="o", ms=3, color=colour, label=_plain(f"{run}: {name}"))
+        axes.plot(range(len(weights)), weights, marker="o", ms=3, color=colour, label=plain_text(f"{run}: {name}"))
     axes.set_xlabel("layer")
     axes.set_ylabel("weight")
     axes.set_title("layer weights")
@@ -156,10 +156,10 @@ def _layer_weights(runs: list[Facts]) -> Figure:
 
 
 def _uniquely_right(rows: list[Facts]) -> Figure:
-    figure, (counts, lengths) = _subplots((9, 1.4 + 0.35 * len(rows)), 1, 2, sharey=True)
+    figure, (counts, lengths) = subplots((9, 1.4 + 0.35 * len(rows)), 1, 2, sharey=True)
     places = range(len(rows))
     counts.barh(places, [row["questions"] for row in rows], color=_colours(len(rows)))
-    counts.set_yticks(places, [_plain(row["run"]) for row in rows])
+    counts.set_yticks(places, [plain_text(row["run"]) for row in rows])
     counts.invert_yaxis()
     counts.set_xlabel("questions that it alone gets right")
     lengths.barh(places, [row["context_words"] or 0.0 for row in rows], color=_colours(len(rows)))
@@ -168,7 +168,7 @@ def _uniquely_right(rows: list[Facts]) -> Figure:
     return figure
 
 
-def _subplots(size: tuple[float, float], rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, Any]:
+def subplots(size: tuple[float, float], rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, Any]:
     """A new figure and its axes, one or an array of them."""
     from matplotlib.figure import Figure
 
@@ -188,6 +188,6 @@ def _legend(axes: Any) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Without characters that an SVG may not hold."""
     return "".join(char if char.isprintable() else " " for char in text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
@@ -61,6 +63,22 @@ def _curves(stage: Facts, metric: str, some: range) -> Table:
         table.add_row("the encoder's own", *(f"{stage['encoder'][metric]:.2f}" for _ in some))
     for name, curve in stage["heads"].items():
         table.add_row(_short(name), *(f"{curve[i][metric]:.2f}" for i in some))
+    return table
+
+
+def unbroken(table: Table, words: int | None = None) -> Table:
+    """A table none of whose numbers is broken or cut, however narrow the screen; the column `words` gives way."""
+    for number, column in enumerate(table.columns):
+        if number == words:
+            column.overflow = "fold"
+            column.min_width = 8
+            continue
+        lines = [line for cell in (column.header, *column.cells) for line in str(cell).split("\n")]
+        column.min_width = max(map(cell_len, lines), default=0)
+        column.no_wrap = True
+    table.padding = (0, 1, 0, 0)
+    table.pad_edge = False
+    table.box = box.SIMPLE_HEAD
     return table
 
 

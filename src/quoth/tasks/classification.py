@@ -26,9 +26,10 @@ from quoth.tasks.examples import ClassExamples, read_questions, split_groups
 from quoth.tasks.seeds import sample
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Task, kl_rows, register_task, windows_of
-from quoth.windows import Packed, Tokenizer, Windows, by_length, make_windows, span_labels
+from quoth.windows import Packed, Tokenizer, Windows, by_length, span_labels
 from quoth.windows.packed import NOTHING
 from quoth.windows.sentences import make_pairs
+from quoth.windows.stored import stored_windows
 
 MAIN = ("acc", "mcc", "pearson", "f1")  # the first that the task has is its main score
 
@@ -179,7 +180,7 @@ class GlueTask(Classification):
 
 def _answerable(questions: list[Question], data: Data, tokenizer: Tokenizer) -> ClassExamples:
     """Windows labelled 0 if they hold the whole answer, else 1; `NOTHING` where it is not known where the answer is."""
-    windows = make_windows(questions, tokenizer, **data.window_settings())
+    windows = stored_windows(questions, tokenizer, data.window_settings())
     labels = np.where(span_labels(windows, questions).any(1), 0, 1)
     labels[[not questions[number].trainable for number in windows.question]] = NOTHING
     return ClassExamples(windows, labels, np.array([int(question.impossible) for question in questions]))

@@ -28,9 +28,10 @@ from quoth.score import span_quality
 from quoth.tasks.examples import Examples, read_questions, split_groups
 from quoth.tasks.settings import Data
 from quoth.tasks.task import Evaluated, Progress, Task, register_task, windows_of
-from quoth.windows import Packed, Tokenizer, Windows, make_windows, span_labels
+from quoth.windows import Packed, Tokenizer, Windows, span_labels
 from quoth.windows.alignment import matching_windows, onto_tokens, reading_identity
 from quoth.windows.packed import NOTHING
+from quoth.windows.stored import stored_windows
 
 Span = tuple[Tensor, Tensor]  # start and end logits, (T,) each
 
@@ -67,7 +68,7 @@ class SpanTask(Task):
         """Read and tokenise the questions of a recipe; those that cannot be trained on are left out."""
         found = read_questions(data, seed)
         questions = [*found.asked, *found.unlabelled]
-        windows = make_windows(questions, tokenizer, **data.window_settings())
+        windows = stored_windows(questions, tokenizer, data.window_settings())
         labels = span_labels(windows, questions)
         labels[windows.question >= len(found.asked)] = NOTHING
         task = cls(
@@ -86,7 +87,7 @@ class SpanTask(Task):
         dataset = read(data.evaluate)
         if not dataset.questions:
             raise QuothError(f"{data.evaluate}: has no questions")
-        windows = make_windows(dataset.questions, tokenizer, **data.window_settings())
+        windows = stored_windows(dataset.questions, tokenizer, data.window_settings())
         evaluation = Examples(windows, span_labels(windows, dataset.questions))
         return replace(task, dataset=dataset, evaluation=evaluation)
 

@@ -168,8 +168,8 @@ def task_of(data: Data) -> TaskKind:
     return kind
 
 
-def prepare(data: Data, model: Model, seed: int = 0, max_answer_tokens: int = 30) -> Task:
-    """Read and tokenise data with the tokenizer of a model."""
+def prepare(data: Data, model: Model, seed: int = 0, max_answer_tokens: int = 30, windows: Path | None = None) -> Task:
+    """Read and tokenise data with the tokenizer of a model. windows: a folder where those of questions are kept."""
     source = model.origin.source
     if not model.origin.tokenizer:
         raise QuothError(f"{source}: has no tokenizer; tokenizer.json should lie beside the weights")
@@ -177,6 +177,7 @@ def prepare(data: Data, model: Model, seed: int = 0, max_answer_tokens: int = 30
     if data.max_length > limit:
         raise QuothError(f"recipe: data.max_length is {data.max_length}, but {source} ends at {limit}")
     tokenizer = Tokenizer.load(model.origin.tokenizer[0].parent)
+    tokenizer.kept = windows
     task: Task = task_of(data).prepare(data, tokenizer, model, seed, max_answer_tokens)
     return task
 

@@ -54,10 +54,12 @@ def train(
     tensorboard: bool = False,
     tell: Tell | None = None,
     task: Task | None = None,
+    windows: Path | None = None,
 ) -> TrainMetrics | None:
     """Run a recipe in the folder `out`, or resume the run that is there. Returns what metrics.json holds.
 
     task: what `quoth.tasks.prepare` gave, for many runs over the same data in one process
+    windows: a folder where tokenised questions are kept, for many runs over the same data in processes of their own
     Of several processes only the main one returns metrics.
     """
     accelerator = make_accelerator(device)
@@ -72,7 +74,7 @@ def train(
             remove_checkpoints(run)  # in case of a kill between the two
             (run / TUNED).unlink(missing_ok=True)
             return read_metrics(run, TrainMetrics) if main else None
-        return _Run(run, recipe, accelerator, stop, tensorboard, tell).go(task)
+        return _Run(run, recipe, accelerator, stop, tensorboard, tell, windows).go(task)
 
 
 @dataclass
@@ -83,12 +85,13 @@ class _Run:
     stop: Stop
     tensorboard: bool
     tell: Tell | None
+    windows: Path | None
 
     def go(self, task: Task | None) -> TrainMetrics | None:
         recipe, main = self.recipe, self.accelerator.is_main_process
         model = build_model(recipe)
         check_teachers(recipe.teachers, "teachers", model, recipe.data.max_length)
-        task = task or prepare(recipe.data, model, recipe.seed, recipe.evaluation.max_answer_tokens)
+        task = task or prepare(recipe.data, model, recipe.seed, recipe.evaluation.max_answer_tokens, self.windows)
         check_head("head", model.head, task)
         check_stages(recipe, model, task, self.accelerator)
         feed = task.feed(task.examples, self.accelerator.device, recipe.seed)
@@ -194,8 +197,13 @@ class _Run:
 
 def make_accelerator(device: str | None) -> Accelerator:
     """The processes and the device of this run."""
+    check_device(device)
+    return Accelerator(cpu=device == "cpu" or not torch.cuda.is_available())
+
+
+def check_device(device: str | None) -> None:
+    """Refuse a device that is unknown, or that this machine does not have."""
     if device not in (None, "cpu", "cuda"):
         raise QuothError(f"device {device!r} is unknown: choose cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise QuothError("device 'cuda' cannot be used on this machine; leave it out, or choose cpu")
-    return Accelerator(cpu=device == "cpu" or not torch.cuda.is_available())

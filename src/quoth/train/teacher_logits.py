@@ -174,7 +174,7 @@ def find_teachers(sources: Sequence[str], key: str, task: Task, folder: Path, li
         identity = {
             "format": FORMAT,
             "teacher": tensors_hash(teacher.state_dict()),
-            "tokenizer": hashlib.sha256(f"{tokenizer.template}{tokenizer.backend.to_str()}".encode()).hexdigest(),
+            "tokenizer": tokenizer.identity,
             "data": data,
             "precision": device.precision,
         }

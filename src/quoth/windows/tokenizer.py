@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ class Tokenizer:
 
         types: False for a family without token types; source: where it came from, for messages
         """
+        self.kept: Path | None = None  # a folder where windows are kept for other runs (`quoth.windows.stored`)
         self.backend = tokenizer
         bare = library.Tokenizer.from_str(tokenizer.to_str())
         bare.no_truncation()
@@ -122,6 +124,11 @@ class Tokenizer:
             return cls(tokenizer, _has_types(config), str(path))
         except QuothError as error:
             raise QuothError(f"{path}: {error}") from None
+
+    @property
+    def identity(self) -> str:
+        """The sha256 of all that tokens depend on."""
+        return hashlib.sha256(f"{self.template}{self.backend.to_str()}".encode()).hexdigest()
 
     def encode(self, texts: Sequence[str], piece: int = PIECE) -> list[Encoded]:
         """Tokens of each text, without special tokens around it.
