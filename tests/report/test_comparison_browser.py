@@ -6,7 +6,7 @@ import pytest
 
 from serve.browser.harness import IMAGES, browser_path, reason_to_skip
 
-pytestmark = pytest.mark.skipif(reason_to_skip() is not None, reason=reason_to_skip() or "")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(reason_to_skip() is not None, reason=reason_to_skip() or "")]
 WIDTHS = {"desktop": 1280, "tablet": 768, "phone": 360}
 
 

@@ -11,8 +11,10 @@ from serve.browser.harness import DESKTOP, HARBOUR, IMAGES, Server, browser_path
 def pytest_collection_modifyitems(items):
     reason = reason_to_skip()
     for item in items:
-        if reason and Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason=reason))
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
