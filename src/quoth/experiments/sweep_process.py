@@ -68,7 +68,17 @@ class RunProcess:
             self._process.stdin.flush()
 
     def listen(self, heard: Heard) -> Ended:
-        """Pass each message on until the process ends."""
+        """Pass each message on until the process ends. If `heard` fails, the run is stopped, and waited for, first."""
+        try:
+            return self._listen(heard)
+        except BaseException:
+            self.stop()
+            assert self._process.stdout is not None
+            self._process.stdout.read()  # what it still says; its checkpoint is written by then
+            self._process.wait()
+            raise
+
+    def _listen(self, heard: Heard) -> Ended:
         error = ""
         assert self._process.stdout is not None
         for line in self._process.stdout:

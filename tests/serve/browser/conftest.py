@@ -39,8 +39,9 @@ def own_server():
         one.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """A browser for the tests of one file: its event loop must not be there for those of other files."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
