@@ -15,7 +15,8 @@ STEPS = 500
 
 def t_two_sided(t: float, freedom: float) -> float:
     """The probability of a value at least as far from 0 as t, with `freedom` > 0 degrees of freedom."""
-    return _beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+    square = t * t
+    return _beta(freedom / 2, 0.5, freedom / (freedom + square), square / (freedom + square))
 
 
 def t_quantile(probability: float, freedom: float) -> float:
@@ -29,13 +30,13 @@ def t_quantile(probability: float, freedom: float) -> float:
     return (low + high) / 2
 
 
-def _beta(a: float, b: float, x: float) -> float:
-    """I_x(a, b), for 0 ≤ x ≤ 1."""
-    if x in (0.0, 1.0):
+def _beta(a: float, b: float, x: float, rest: float) -> float:
+    """I_x(a, b), for 0 ≤ x ≤ 1. rest: 1 - x, which a subtraction would lose for x near 1."""
+    if x == 0 or rest == 0:
         return x
     if x > (a + 1) / (a + b + 2):  # where the fraction would converge slowly
-        return 1 - _beta(b, a, 1 - x)
-    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+        return 1 - _beta(b, a, rest, x)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest)
     return math.exp(front) / a * _fraction(a, b, x)
 
 
