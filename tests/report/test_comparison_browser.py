@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from serve.browser.harness import IMAGES, browser_path, reason_to_skip
+from serve.browser.harness import IMAGES, chromium, reason_to_skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(reason_to_skip() is not None, reason=reason_to_skip() or "")]
 WIDTHS = {"desktop": 1280, "tablet": 768, "phone": 360}
@@ -17,12 +17,8 @@ def page_file(comparison):
 
 @pytest.fixture(scope="module")
 def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

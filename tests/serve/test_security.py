@@ -1,4 +1,4 @@
-"""What a stranger may try: other folders, headers, HTML, tokens, hosts, sites, huge and deep JSON."""
+"""What a hostile client may try: other folders, headers, HTML, tokens, hosts, sites, huge and deep JSON."""
 
 import json
 import os

@@ -10,7 +10,7 @@ import typer
 from quoth.answer import Reader
 from quoth.cli.common import Device, Model, Precision
 from quoth.cli.screen import say
-from quoth.cli.serve import TOKEN, is_loopback, read_token
+from quoth.cli.serve import TOKEN, is_loopback
 from quoth.errors import QuothError
 
 
@@ -65,14 +65,7 @@ def _token(http: bool, host: str, file: Path | None, no_auth: bool) -> str:
         if file is not None or no_auth:
             raise QuothError("--token-file and --no-auth are for --http")
         return ""
-    token = read_token(file)
-    if token and no_auth:
-        raise QuothError("--no-auth and a token: choose one")
-    if not token and not no_auth and not is_loopback(host):
-        raise QuothError(
-            f"--host {host}: others could ask; set a token with {TOKEN}=… or --token-file, or say --no-auth"
-        )
-    return token
+    return token_of(file, host, no_auth)
 
 
 def _parts() -> Any:

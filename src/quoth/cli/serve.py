@@ -60,14 +60,8 @@ def serve(
     for name, seconds in (("--refresh", refresh), ("--timeout", timeout)):
         if math.isnan(seconds):
             raise QuothError(f"{name} {seconds}: give seconds")
-    token = read_token(token_file)
+    token = token_of(token_file, host, no_auth)
     local = is_loopback(host)
-    if not token and not local and not no_auth:
-        raise QuothError(
-            f"--host {host}: others could ask; set a token with {TOKEN}=… or --token-file, or say --no-auth"
-        )
-    if token and no_auth:
-        raise QuothError("--no-auth and a token: choose one")
     parts = _parts()
     settings = parts.Settings(
         token=token,
@@ -88,7 +82,19 @@ def serve(
     parts.serve(service, sock, lambda: say(f"quoth: ready at {address}; Ctrl-C ends"))
 
 
-def read_token(file: Path | None) -> str:
+def token_of(file: Path | None, host: str, no_auth: bool) -> str:
+    """The token that requests must bring, "" for none; beyond this machine there must be one, or --no-auth."""
+    token = _read_token(file)
+    if token and no_auth:
+        raise QuothError("--no-auth and a token: choose one")
+    if not token and not no_auth and not is_loopback(host):
+        raise QuothError(
+            f"--host {host}: others could ask; set a token with {TOKEN}=… or --token-file, or say --no-auth"
+        )
+    return token
+
+
+def _read_token(file: Path | None) -> str:
     """The token of a file or of the environment; "" if there is none."""
     token = read_source(file).strip() if file is not None else os.environ.get(TOKEN, "").strip()
     name = str(file) if file is not None else TOKEN

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from quoth.report.tables import unbroken
+from quoth.score.quality import NAMES
 
 Facts = dict[str, Any]
 
@@ -23,19 +24,8 @@ COSTS = {
     "bytes": "disk\nMB",
     "peak_memory": "memory\nMB",
 }
-QUALITY = {
-    "f1": "F1",
-    "exact": "EM",
-    "best_f1": "best F1",
-    "acc": "accuracy",
-    "mcc": "Matthews",
-    "pearson": "Pearson",
-    "spearman": "Spearman",
-    "mlm_loss": "MLM loss",
-    "mlm_accuracy": "MLM accuracy",
-    "perplexity": "perplexity",
-    "nsp_accuracy": "NSP accuracy",
-}
+_SHORT = {"f1": "F1", "exact": "EM", "best_f1": "best F1"}
+QUALITY = {**_SHORT, **{name: words for name, words in NAMES.items() if name not in _SHORT}}  # the main score first
 LEVEL = 0.05
 PAIRS = 12  # rows of the table of differences; --json and the page have all
 

@@ -184,14 +184,14 @@ def _edits(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _find_normalised(quote: str, text: str) -> Iterator[tuple[int, int, bool]]:
     wanted, letters = _wanted(quote)
-    for begin, past in _stretches(wanted, text):
-        stretch = text[begin:past]
-        if letters not in _letters(stretch):
+    for begin, past in _chunks(wanted, text):
+        chunk = text[begin:past]
+        if letters not in _letters(chunk):
             continue
-        changed, runs = edited(stretch, _edits(stretch))
+        changed, runs = edited(chunk, _edits(chunk))
         for first in _occurrences(wanted, changed):
             place = _source(runs, changed, first, first + len(wanted))
-            if place is not None and _whole(stretch, *place):
+            if place is not None and _whole(chunk, *place):
                 start, end = begin + place[0], begin + place[1]
                 yield start, end, text[start:end] == quote
 
@@ -211,7 +211,7 @@ def _source(runs: Runs | None, changed: str, first: int, past: int) -> tuple[int
     return start, end
 
 
-def _stretches(wanted: str, text: str) -> Iterator[tuple[int, int]]:
+def _chunks(wanted: str, text: str) -> Iterator[tuple[int, int]]:
     """The characters [begin, past) of a text, in order and apart, outside of which a normalised quote cannot stand.
 
     Normalising takes some hundred times as long as looking for its longest word, with hyphens and white space in it.

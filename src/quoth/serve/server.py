@@ -184,6 +184,6 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("quoth: %(message)s"))
     for logger, level in ((LOG, logging.INFO), (logging.getLogger("uvicorn"), logging.ERROR)):
-        logger.handlers = [handler]  # of uvicorn only errors: a stranger who sends no HTTP is none
+        logger.handlers = [handler]  # of uvicorn only errors: a client that sends no HTTP is none
         logger.setLevel(level)
         logger.propagate = False

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.browser.harness import DESKTOP, HARBOUR, IMAGES, Server, browser_path, reason_to_skip
+from serve.browser.harness import DESKTOP, HARBOUR, IMAGES, Server, chromium, reason_to_skip
 
 
 def pytest_collection_modifyitems(items):
@@ -41,13 +41,8 @@ def own_server():
 
 @pytest.fixture(scope="module")
 def browser():
-    """A browser for the tests of one file: its event loop must not be there for those of other files."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +30,17 @@ def reason_to_skip():
     if missing:
         return f"not installed: {', '.join(missing)}"
     return None if browser_path() else f"no browser: {', '.join(BROWSERS)} are not on the path"
+
+
+@contextmanager
+def chromium():
+    """A headless browser. Its event loop is in this thread until the end, and must be gone before other tests."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=browser_path(), args=["--no-sandbox"])
+        yield started
+        started.close()
 
 
 class Server:

@@ -3,7 +3,7 @@
 `wait_for_function` of playwright would evaluate a text in the page, which its content-security policy forbids.
 """
 
-DONE = ".answers, .refusal, .problem"
+DONE = ".answers, .abstention, .problem"
 
 
 def ask(page, question):

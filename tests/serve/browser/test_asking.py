@@ -45,14 +45,14 @@ def test_other_answers_and_places(page):
 
 def test_no_answer_is_said_and_the_candidate_shown_as_one(page, screenshot):
     ask(page, "Who owns the fuel dock?")
-    assert page.locator(".refusal h2").inner_text() == "No answer found"
-    assert re.search(r"does not hold the answer is \d\d %", page.locator(".refusal").inner_text())
+    assert page.locator(".abstention h2").inner_text() == "No answer found"
+    assert re.search(r"does not hold the answer is \d\d %", page.locator(".abstention").inner_text())
     assert page.locator(".group.rejected").count() == 1
     page.wait_for_selector("#viewer.weakly .text mark")
     screenshot(page, "page-no-answer")
     page.click("text=Show weak answers too")
     page.wait_for_selector(".answers .group:not(.rejected)")
-    assert page.locator(".refusal").count() == 0
+    assert page.locator(".abstention").count() == 0
     assert len(answers(page)) > 1
 
 
@@ -136,7 +136,7 @@ def test_text_is_never_html(page):
     use_text(page, HOSTILE)
     ask(page, "Who is the owner of the boat? <img src=y onerror='alert(3)'>")
     page.click("text=Show weak answers too")
-    page.wait_for_selector(".answers .group:not(.rejected), .refusal")
+    page.wait_for_selector(".answers .group:not(.rejected), .abstention")
     assert page.locator(".text").inner_text() == HOSTILE
     assert page.locator("main img, main script, main b").count() == 0  # nor a dialog: the fixture looks for one
 

@@ -85,7 +85,7 @@ def test_the_focus_is_never_lost(page):
     assert press("[aria-label='Page after']", "img[alt^='Page 2 of report.pdf']") == "The document itself"
     assert press(".switch button >> text=Text", ".text") == ""
     assert page.evaluate("document.activeElement.textContent") == "Text"
-    press("#history-list li:last-child button", ".refusal")
+    press("#history-list li:last-child button", ".abstention")
     assert page.evaluate("document.activeElement.closest('li:first-child') !== null")
 
 

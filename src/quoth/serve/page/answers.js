@@ -29,7 +29,7 @@ export function showResult(result, { milliseconds, weak, showWeak }) {
   const groups = result.no_answer ? (result.rejected ? [result.rejected] : []) : result.answers;
   const list = el("ol", { class: "answers" }, groups.map((group, i) => groupElement(group, i, result.no_answer)));
   $("result").replaceChildren(
-    result.no_answer ? refusal(result) : el("h2", { class: "hidden-text" }, "Answers"),
+    result.no_answer ? abstention(result) : el("h2", { class: "hidden-text" }, "Answers"),
     groups.length ? list : "",
     el("p", { class: "foot" }, footer(result, milliseconds, weak, showWeak)),
   );
@@ -74,11 +74,11 @@ function choose(number) {
   opened(items[number].answer, items[number].rejected);
 }
 
-function refusal(result) {
+function abstention(result) {
   const score = el("strong", {}, percent(result.score));
   return el(
     "div",
-    { class: "refusal" },
+    { class: "abstention" },
     el("h2", {}, "No answer found"),
     el("p", {}, "The probability that what was read does not hold the answer is ", score, "."),
     result.rejected ? el("p", { class: "label" }, "The best candidate, not given as an answer") : null,
