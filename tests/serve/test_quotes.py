@@ -157,7 +157,7 @@ class TestAnyText:
             return
         short = find_quote(part.strip(), text, 1000)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(quotes, "_stretches", lambda _, text: [(0, len(text))])
+            patch.setattr(quotes, "_chunks", lambda _, text: [(0, len(text))])
             assert short == find_quote(part.strip(), text, 1000)
 
     @given(TEXTS)

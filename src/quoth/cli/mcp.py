@@ -10,7 +10,7 @@ import typer
 from quoth.answer import Reader
 from quoth.cli.common import Device, Model, Precision
 from quoth.cli.screen import say
-from quoth.cli.serve import TOKEN, is_loopback
+from quoth.cli.serve import TOKEN, is_loopback, token_of
 from quoth.errors import QuothError
 
 
