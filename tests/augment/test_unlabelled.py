@@ -75,5 +75,5 @@ def test_nothing_has_a_label():
     for question in (*made["lookalike"], *made["moved"], *made["new"], bare(asked[0])):
         assert not question.trainable
         assert not question.gold_texts
-    assert make_unlabelled(asked, {}) == {"moved": [], "lookalike": [], "new": [], "cloze": []}
+    assert make_unlabelled(asked, {}) == {"moved": [], "lookalike": [], "new": [], "edited": [], "cloze": []}
     assert make_unlabelled(asked[:1], {"lookalike": 2.0})["lookalike"] == []

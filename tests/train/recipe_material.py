@@ -17,7 +17,7 @@ max_length = 320
 step = 100
 max_query_length = 48
 negatives = { moved = 0.1, negation = 0.25 }
-unlabelled = { lookalike = 2, new = 0.5, cloze = 0.25, passages = "books.txt" }
+unlabelled = { lookalike = 2, edited = 6, new = 0.5, cloze = 0.25, passages = "books.txt" }
 styles = { no_mark = 0.3, lower = 0.1 }
 layouts = { list = 0.2 }
 

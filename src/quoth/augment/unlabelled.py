@@ -12,6 +12,7 @@ import numpy as np
 
 from quoth.augment.base import Passage, is_article, passages_of
 from quoth.augment.cloze import cloze
+from quoth.augment.edited import edited
 from quoth.augment.passages import Bm25, words
 from quoth.data import Question
 from quoth.data.normalise import normalise
@@ -25,7 +26,7 @@ Others = Callable[[Sequence[int], int], dict[int, list[Passage]]]
 def make_unlabelled(
     questions: Sequence[Question], parts: Mapping[str, float], passages: Sequence[str] = (), seed: int = 0
 ) -> dict[str, list[Question]]:
-    """New pairs of each kind: "moved", "lookalike", and "new" and "cloze" of the texts `passages`.
+    """New pairs of each kind: "moved", "lookalike", "edited", and "new" and "cloze" of the texts `passages`.
 
     What the kinds are, `quoth.tasks.settings.Unlabelled` says.
     parts: pairs for each question, such as 0.5 or 3; there are fewer where no other passage is left. Every question, in
@@ -42,6 +43,7 @@ def make_unlabelled(
     for kind, way in ways.items():
         count = round(parts.get(kind, 0) * len(questions))
         found[kind] = _gather(questions, count, kind, seed, way()) if count else []
+    found["edited"] = edited(questions, round(parts.get("edited", 0) * len(questions)), seed)
     found["cloze"] = cloze(passages, round(parts.get("cloze", 0) * len(questions)), seed)
     return found
 

@@ -34,7 +34,6 @@ from quoth.train.teacher_logits import check_lengths, check_teacher
 from quoth.windows import Tokenizer
 
 MADE, PAIRS = "negatives.json", "unlabelled.json"
-KINDS = ("moved", "lookalike", "new", "cloze")  # of pairs without a label
 LONGEST = 256  # windows of the student, in whose tokens of the teacher it is seen whether the teacher can read them
 
 
@@ -118,13 +117,13 @@ def _seed(recipe: BuildRecipe) -> int:
 
 
 def _makes_pairs(data: Data) -> bool:
-    return any(getattr(data.unlabelled, kind) for kind in KINDS)
+    return any(data.unlabelled.parts.values())
 
 
 def _pairs(wanted: Unlabelled, asked: list[Question], seed: int) -> list[Negative]:
     """Pairs without a label, as `as_squad` wants them. That they have no answer is not looked at."""
     texts = [text for path in wanted.passages for text in read_paragraphs(path)]
-    made = make_unlabelled(asked, {kind: getattr(wanted, kind) for kind in KINDS}, texts, seed)
+    made = make_unlabelled(asked, wanted.parts, texts, seed)
     return [Negative(question, kind, "") for kind, found in made.items() for question in found]
 
 

@@ -223,8 +223,7 @@ def read_unlabelled(wanted: Unlabelled, asked: Sequence[Question], seed: int) ->
     asked: the questions, without negatives, that other passages are asked
     """
     new = [text for path in wanted.passages for text in read_paragraphs(path)]
-    parts = {kind: getattr(wanted, kind) for kind in ("moved", "lookalike", "new", "cloze")}
-    made = make_unlabelled(asked, parts, new, seed)
+    made = make_unlabelled(asked, wanted.parts, new, seed)
     made["questions"] = [bare(question) for source in wanted.questions for question in read(source).questions]
     counts = {name: len(found) for name, found in made.items() if found}
     return [question for found in made.values() for question in found], counts

@@ -79,9 +79,10 @@ MOST = 100.0  # pairs of a kind for each question
 class Unlabelled:
     """Pairs of question and passage without a label: a student learns from what its teacher says of them, alone.
 
-    moved, lookalike, new, cloze: how many pairs for each training question, such as 0.5 or 3
+    moved, lookalike, edited, new, cloze: how many pairs for each training question, such as 0.5 or 3
     - moved: the question asked of other passages of its article, drawn by the seed
     - lookalike: asked of the passages that share the most words with it and with its own passage, of any article
+    - edited: asked of its own passage, with other names and numbers, and sentences left out, moved or added
     - new: asked of the paragraphs of `passages` that share the most words with it
     - cloze: new questions, made from sentences of `passages`, each asked of its own paragraph
     passages: files of plain text, .txt or .txt.gz; questions: sources as `data.train`, whose answers are not looked at
@@ -89,6 +90,7 @@ class Unlabelled:
 
     moved: float = 0.0
     lookalike: float = 0.0
+    edited: float = 0.0
     new: float = 0.0
     cloze: float = 0.0
     passages: tuple[str, ...] = ()
@@ -96,8 +98,7 @@ class Unlabelled:
 
     def __post_init__(self) -> None:
         """Refuse numbers that no pairs can be made of."""
-        for name in ("moved", "lookalike", "new", "cloze"):
-            part = getattr(self, name)
+        for name, part in self.parts.items():
             check_value(0 <= part <= MOST, f"data.unlabelled.{name}", part, f"from 0 to {MOST:g} pairs a question")
         used = bool(self.new or self.cloze)
         name, part = ("cloze", self.cloze) if self.cloze else ("new", self.new)
@@ -107,9 +108,15 @@ class Unlabelled:
         check_value(used == bool(self.passages), f"data.unlabelled.{name}", part, wanted)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """How many pairs of each kind are to be made for each training question."""
+        kinds = ("moved", "lookalike", "edited", "new", "cloze")
+        return {kind: getattr(self, kind) for kind in kinds}
+
+    @property
     def wanted(self) -> bool:
         """Whether there are any."""
-        return bool(self.moved or self.lookalike or self.new or self.cloze or self.questions)
+        return any(self.parts.values()) or bool(self.questions)
 
 
 @dataclass(frozen=True)
