@@ -55,7 +55,7 @@ def seeded(function, *arguments):
     torch.manual_seed(11)
     result = function(*arguments)
     torch.manual_seed(11)
-    return result, seed_for(result, 0.5)
+    return result, seed_for(arguments[0], 0.5)
 
 
 # On a GPU also more rows than CUDA allows blocks on any axis of the grid but the first.
@@ -120,16 +120,22 @@ def test_add_norm(rows, width, p, monkeypatch):
     x, residual, more = (draw(rows, width) for _ in range(3))
     bias, gain, offset = (draw(width, dtype=torch.float32) for _ in range(3))
     inputs = (x, bias, residual, gain, offset, more) if p == 0 else (x, bias, residual, gain, offset)
-    y, seed = seeded(add_norm, *inputs[:5], 1e-12, p, *inputs[5:])
+    (y, again), seed = seeded(add_norm, *inputs[:5], 1e-12, p, *inputs[5:])
     at = torch.arange(rows, device=GPU)[:, None], torch.arange(width, device=GPU)
     mask = mask_of(seed, *at, p) if p else torch.ones((), dtype=torch.double, device=GPU)
     exact = [value.detach().double().requires_grad_() for value in inputs]
     z = exact[2] + mask * (exact[0] + exact[1]) + (exact[5] if p == 0 else 0)
     expected = F.layer_norm(z, (width,), exact[3], exact[4], 1e-12)
-    dy = torch.randn_like(y)
+    dy, more = torch.randn_like(y), torch.randn_like(y)
     close(y, expected)
-    for found, gradient in zip(torch.autograd.grad(y, inputs, dy), torch.autograd.grad(expected, exact, dy.double())):
-        close(found, gradient)
+    assert torch.equal(y, again)
+    assert y.data_ptr() == again.data_ptr(), "the second is no copy"
+    # Gradients of the first alone, of the second alone, and of both, which the kernel adds.
+    for outputs, gradients in (((y,), (dy,)), ((again,), (dy,)), ((y, again), (dy, more))):
+        found = torch.autograd.grad(outputs, inputs, gradients, retain_graph=True)
+        total = sum(gradient.double() for gradient in gradients)
+        for one, gradient in zip(found, torch.autograd.grad(expected, exact, total, retain_graph=True)):
+            close(one, gradient)
 
 
 @pytest.mark.parametrize("tanh", [False, True])
@@ -232,7 +238,7 @@ def test_dropout_keeps_its_share_everywhere():
     rows, width, p = either((4096, 768, 0.1), (256, 256, 0.1))
     x = draw(rows, width)
     zero, one = torch.zeros(width, device=GPU), torch.ones(width, device=GPU)
-    y = add_norm(x, zero, torch.randn_like(x), one, zero, 1e-12, p)
+    y, _ = add_norm(x, zero, torch.randn_like(x), one, zero, 1e-12, p)
     kept = torch.autograd.grad(y, x, torch.randn_like(y))[0] != 0
     assert abs(float(kept.float().mean()) - 0.9) < either(1e-3, 5e-3)
     deviation = (p * (1 - p)) ** 0.5
@@ -251,7 +257,8 @@ def test_operators_compile_and_keep_their_promises(p):
 
     def layer(qkv, starts, longest, bias, residual, gain, offset):
         mixed = flash_attention(qkv, starts, longest, 2, 8, 8, 0.3, p)
-        return bias_gelu(add_norm(mixed, bias, residual, gain, offset, 1e-5, p), bias, False)
+        once, again = add_norm(mixed, bias, residual, gain, offset, 1e-5, p)
+        return add_norm(bias_gelu(once, bias, False), bias, again, gain, offset, 1e-5, p)[0]
 
     compiled = torch.compile(layer, dynamic=True, backend="aot_eager", fullgraph=True)
     for lengths in ((5, 9), (3, 4, 11)):
