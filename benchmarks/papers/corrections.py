@@ -82,9 +82,9 @@ def _masked(windows: Windows, feed: MaskedFeed, rows: np.ndarray, words: Any) ->
     return np.array([*found, several.sum(), (several & (taken < sizes)).sum()])
 
 
-def rule_rows(path: str) -> list[dict[str, Any]]:
-    """Official scores of the embedded reader by Devlin's rule, and by the authors' before and after."""
-    questions, reader = read(path).questions, Reader.load()
+def rule_rows(path: str, reader: Reader) -> list[dict[str, Any]]:
+    """Official scores of a reader by Devlin's rule, and by the authors' before and after."""
+    questions = read(path).questions
     windows, contexts = reader.windows(questions), [question.context for question in questions]
     logits = reader.logits(windows)
     after = decode(windows, logits, contexts, rule="bertvision")
@@ -151,7 +151,7 @@ def main() -> None:
             ]
         )
     if options.evaluate:
-        show(rule_rows(options.evaluate))
+        show(rule_rows(options.evaluate, Reader.load()))
 
 
 if __name__ == "__main__":
