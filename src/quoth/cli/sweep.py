@@ -40,6 +40,9 @@ def sweep(
     jobs: Annotated[
         int | None, typer.Option(help="Train this many runs at a time; by default one, or one a GPU.", min=1)
     ] = None,
+    no_models: Annotated[
+        bool, typer.Option("--no-models", help="Remove the models of each run when it has finished; keep its scores.")
+    ] = False,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +60,7 @@ def sweep(
         return
     try:
         with watch() as tell:
-            runs = run_sweep(planned, folder, device=device, jobs=jobs, tell=tell)
+            runs = run_sweep(planned, folder, device=device, jobs=jobs, keep_models=not no_models, tell=tell)
     except SweepStopped as stopped:
         say(f"quoth: {stopped}")
         raise SystemExit(128 + stopped.signal) from None

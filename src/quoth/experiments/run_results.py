@@ -137,7 +137,7 @@ def _trained(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Re
             part = f"{head}{when}"
             own: dict[str, float | None] = dict.fromkeys(COSTS)
             own["trainable_parameters"] = number(facts.get("parameters"))
-            own["bytes"] = float(file_bytes(folder / "model")) if (folder / "model").is_dir() else None
+            own["bytes"] = number(facts.get("bytes", _model_bytes(folder)))
             yield Result(
                 folder, name, part, seed, _key(run, shared, part), shared, scores(facts["quality"]), own,
                 layer_weights=weights(facts.get("layer_weights", {})), answers=_answers(folder),
@@ -153,12 +153,17 @@ def _pruned(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Res
         costs: dict[str, float | None] = dict.fromkeys(COSTS)
         costs["total_parameters"] = number(facts["parameters"])
         costs["inference_seconds"] = number(quality.get("seconds"))
-        costs["bytes"] = float(file_bytes(folder / "model")) if (folder / "model").is_dir() else None
+        costs["bytes"] = _model_bytes(folder)
         layers = tuple({key: whole(size) for key, size in layer.items()} for layer in facts["shape"]["layers"])
         yield Result(
             folder, name, text(target), seed, _key(run, shared, target), shared, scores(quality), costs,
             layers=layers, answers=_answers(folder), data=_evaluated_on(recipe),
         )  # fmt: skip
+
+
+def _model_bytes(folder: Path) -> float | None:
+    """What the model in a folder takes on disk, if it is there."""
+    return float(file_bytes(folder / "model")) if (folder / "model").is_dir() else None
 
 
 def _shared(recipe: Table) -> Table:
