@@ -1,6 +1,6 @@
 """The models in a run folder, removed where only what was measured is to be kept: `quoth sweep --no-models`.
 
-Of a finished run these go, the rest stays: recipe.toml, metrics.json, log.jsonl and answers.jsonl.gz, also of its heads.
+Of a finished run these go. The rest stays: recipe.toml, metrics.json, log.jsonl and answers.jsonl.gz, of its heads too.
 
 RUN/model/, RUN/snapshots/EPOCH/, RUN/frozen/EPOCH/HEAD/model/     models
 RUN/checkpoints/                                                   if a kill has left them
