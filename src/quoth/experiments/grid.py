@@ -33,6 +33,7 @@ from typing import Any
 
 from quoth.config import fill, flat, read_table, set_key, shown
 from quoth.errors import QuothError
+from quoth.prune.recipe import PruneRecipe, make_prune_recipe
 from quoth.recipes import find_recipe
 from quoth.train.recipe import Recipe, make_recipe, override
 
@@ -59,7 +60,7 @@ class Planned:
 
     method: str
     seed: int
-    recipe: Recipe
+    recipe: Recipe | PruneRecipe
 
     @property
     def folder(self) -> str:
@@ -118,13 +119,18 @@ def _of_name(
             yield Planned(method, seed, _recipe(table, seed, f"{where}: {method}"))
 
 
-def _recipe(table: dict[str, Any], seed: int, where: str) -> Recipe:
+def _recipe(table: dict[str, Any], seed: int, where: str) -> Recipe | PruneRecipe:
     """The recipe with this seed; a mistake in it names the run."""
     try:
-        return make_recipe({**table, "seed": seed}, where)
+        return recipe_of({**table, "seed": seed}, where)
     except QuothError as error:
         text = str(error)
         raise QuothError(text if text.startswith(where) else f"{where}: {text.removeprefix('recipe: ')}") from None
+
+
+def recipe_of(table: Mapping[str, Any], where: str) -> Recipe | PruneRecipe:
+    """A recipe of `quoth train`, or of `quoth prune`, which has a table [target]."""
+    return make_prune_recipe(table, where) if "target" in table else make_recipe(table, where)
 
 
 def _overridden(table: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:

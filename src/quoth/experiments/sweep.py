@@ -69,11 +69,13 @@ def sweep(
     device: str | None = None,
     jobs: int | None = None,
     keep_models: bool = True,
+    keep_others: bool = False,
     tell: Tell | None = None,
 ) -> list[SweepRun]:
     """Train all runs that have not finished; what has become of each.
 
     jobs: at a time; by default one a GPU, else one. keep_models: False removes the models of runs that have finished
+    keep_others: the folder may have runs that are not planned; they stay as they are
 
     Raises `SweepStopped` if it was interrupted.
     """
@@ -85,15 +87,18 @@ def sweep(
     places = [Place(device, i % gpus if gpus > 1 else None) for i in range(count)]
     folder = RunFolder(out, FILE)
     with Stop() as stop, folder.held():
-        runs = claim_sweep(folder, planned)
+        runs = claim_sweep(folder, planned, keep_others)
         write_sweep(folder.path, runs)
-        return _Sweep(folder.path, Board(runs, count), stop, keep_models, tell or (lambda board, line: None)).go(places)
+        mine, others = runs[: len(planned)], runs[len(planned) :]
+        told = tell or (lambda board, line: None)
+        return _Sweep(folder.path, Board(mine, count), others, stop, keep_models, told).go(places)
 
 
 @dataclass
 class _Sweep:
     folder: Path
     board: Board
+    others: Sequence[SweepRun]
     stop: Stop
     keep_models: bool
     tell: Tell
@@ -167,7 +172,7 @@ class _Sweep:
     def _set(self, number: int, run: SweepRun) -> None:
         with self._lock:
             self.board.runs[number] = run
-            write_sweep(self.folder, self.board.runs)
+            write_sweep(self.folder, [*self.board.runs, *self.others])
 
     def _tell(self, line: str) -> None:
         with self._lock:
