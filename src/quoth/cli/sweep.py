@@ -76,10 +76,11 @@ def _dry_run(planned: Sequence[Planned], folder: Path, as_json: bool) -> None:
     from quoth.experiments.sweep_plan import plan_facts  # needs torch, which is optional
 
     facts = plan_facts(planned, folder)
-    output(facts, as_json, lambda: _show_plan(facts))
+    output(facts, as_json, lambda: show_plan(facts))
 
 
-def _show_plan(facts: dict[str, Any]) -> None:
+def show_plan(facts: dict[str, Any]) -> None:
+    """The runs of a plan with their parameters, and the time that is left."""
     screen = console()
     table = figures_table("run", "seed", "state", "trainable\nparameters", "all\nparameters", "time", left=1)
     for run in facts["runs"]:
