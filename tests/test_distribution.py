@@ -95,6 +95,7 @@ WHEEL = (
     r"quoth/py\.typed",
     r"quoth/embedded/(model\.onnx|model\.onnx\.data|quoth\.json|tokenizer\.json|MODEL_CARD\.md)",
     r"quoth/recipes/([a-z]+/)?[a-z0-9_-]+\.toml",
+    r"quoth/experiments/papers/[a-z]+\.toml",
     r"quoth/answer/ask\.schema\.json",
     r"quoth/report/comparison\.(css|js)",
     r"quoth/serve/page/[a-z]+\.(html|js|css|svg)",

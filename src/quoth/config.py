@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
 from difflib import get_close_matches
@@ -224,6 +225,16 @@ def set_key(table: dict[str, Any], override: str) -> None:
             raise QuothError(f"{shown(override)}: {name} is not a table")
         table = inner
     table[last] = value
+
+
+def overridden(table: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    """A table with the keys of another in their place; tables inside likewise, but those that name a kind whole."""
+    found = dict(table)
+    for key, value in layer.items():
+        inner = found.get(key)
+        merged = isinstance(value, Mapping) and isinstance(inner, Mapping) and "kind" not in value
+        found[key] = overridden(inner, value) if merged else deepcopy(value)  # type: ignore[arg-type]
+    return found
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -40,6 +40,9 @@ def sweep(
     jobs: Annotated[
         int | None, typer.Option(help="Train this many runs at a time; by default one, or one a GPU.", min=1)
     ] = None,
+    no_models: Annotated[
+        bool, typer.Option("--no-models", help="Remove the models of each run when it has finished; keep its scores.")
+    ] = False,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +60,7 @@ def sweep(
         return
     try:
         with watch() as tell:
-            runs = run_sweep(planned, folder, device=device, jobs=jobs, tell=tell)
+            runs = run_sweep(planned, folder, device=device, jobs=jobs, keep_models=not no_models, tell=tell)
     except SweepStopped as stopped:
         say(f"quoth: {stopped}")
         raise SystemExit(128 + stopped.signal) from None
@@ -73,10 +76,11 @@ def _dry_run(planned: Sequence[Planned], folder: Path, as_json: bool) -> None:
     from quoth.experiments.sweep_plan import plan_facts  # needs torch, which is optional
 
     facts = plan_facts(planned, folder)
-    output(facts, as_json, lambda: _show_plan(facts))
+    output(facts, as_json, lambda: show_plan(facts))
 
 
-def _show_plan(facts: dict[str, Any]) -> None:
+def show_plan(facts: dict[str, Any]) -> None:
+    """The runs of a plan with their parameters, and the time that is left."""
     screen = console()
     table = figures_table("run", "seed", "state", "trainable\nparameters", "all\nparameters", "time", left=1)
     for run in facts["runs"]:

@@ -70,11 +70,11 @@ def compare_results(
     rows = make_rows(results)
     chosen = _metric(rows, metric)
     rows.sort(key=lambda row: row.order(chosen))
-    answers = score_answers(dataset, results, progress) if dataset else None
+    answers = score_answers(dataset, results, progress)
     facts: Facts = {
         "metric": chosen,
         "data": dataset.report.source if dataset else results[0].data,
-        "questions": len(dataset.questions) if dataset else None,
+        "questions": len(answers.groups.number) if answers else None,
         "groups": {"what": answers.groups.what, "count": answers.groups.count} if answers else None,
         "rows": [_row_facts(number, row, answers, chosen) for number, row in enumerate(rows, 1)],
         "pairs": _pairs(rows, answers, chosen),

@@ -31,8 +31,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quoth.config import fill, flat, read_table, set_key, shown
+from quoth.config import fill, flat, overridden, read_table, set_key, shown
 from quoth.errors import QuothError
+from quoth.prune.recipe import PruneRecipe, make_prune_recipe
 from quoth.recipes import find_recipe
 from quoth.train.recipe import Recipe, make_recipe, override
 
@@ -59,7 +60,7 @@ class Planned:
 
     method: str
     seed: int
-    recipe: Recipe
+    recipe: Recipe | PruneRecipe
 
     @property
     def folder(self) -> str:
@@ -108,7 +109,7 @@ def _of_name(
         chosen = dict(zip(values, combination))
         table = deepcopy(base)
         for layer in (grid.override, own, *(_nested(key, value) for key, value in chosen.items())):
-            table = _overridden(table, layer)
+            table = overridden(table, layer)
         for word in overrides:
             override(table, word)
         method = _plain(
@@ -118,23 +119,18 @@ def _of_name(
             yield Planned(method, seed, _recipe(table, seed, f"{where}: {method}"))
 
 
-def _recipe(table: dict[str, Any], seed: int, where: str) -> Recipe:
+def _recipe(table: dict[str, Any], seed: int, where: str) -> Recipe | PruneRecipe:
     """The recipe with this seed; a mistake in it names the run."""
     try:
-        return make_recipe({**table, "seed": seed}, where)
+        return recipe_of({**table, "seed": seed}, where)
     except QuothError as error:
         text = str(error)
         raise QuothError(text if text.startswith(where) else f"{where}: {text.removeprefix('recipe: ')}") from None
 
 
-def _overridden(table: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """A table with the keys of another in their place; tables inside likewise, but those that name a kind whole."""
-    found = dict(table)
-    for key, value in layer.items():
-        inner = found.get(key)
-        merged = isinstance(value, Mapping) and isinstance(inner, Mapping) and "kind" not in value
-        found[key] = _overridden(inner, value) if merged else deepcopy(value)  # type: ignore[arg-type]
-    return found
+def recipe_of(table: Mapping[str, Any], where: str) -> Recipe | PruneRecipe:
+    """A recipe of `quoth train`, or of `quoth prune`, which has a table [target]."""
+    return make_prune_recipe(table, where) if "target" in table else make_recipe(table, where)
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

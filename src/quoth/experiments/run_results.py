@@ -24,6 +24,7 @@ from quoth.files import read_object
 from quoth.score import file_bytes
 
 METRICS, RECIPE, SWEEP, ANSWERS = "metrics.json", "recipe.toml", "sweep.json", ("answers.jsonl.gz", "answers.jsonl")
+SCORES = "scores.json.gz"
 SEED = re.compile(r"[-_. ]?seed[-_. =]?\d+$", re.IGNORECASE)
 COSTS = ("trainable_parameters", "total_parameters", "train_seconds", "inference_seconds", "bytes", "peak_memory")
 
@@ -38,8 +39,11 @@ class Result:
 
     folder: of the run, or of the head or target in it; name: of its method; recipe: flat, without what does not matter
     part: "" for the run's own model, else what it is in the run; key: equal for the seeds of one method
-    costs: by the names of `COSTS`; curve: (epoch, scores) of each evaluation; layers: sizes of a pruned encoder's
-    answers: the file of its answers; data: what was evaluated on, as the recipe names it
+    costs: by the names of `COSTS`; curve: (epoch, scores) of each evaluation
+    head_curve: the same of a head on frozen states, by its own epochs
+    layers: sizes of a pruned encoder's; unpruned: those of what it was cut from; hidden: its hidden size
+    answers, scores: the files of its answers, and of their scores where runs are stored
+    data: what was evaluated on, as the recipe names it
     machine: what times and memory were measured on, in words
     """
 
@@ -54,7 +58,11 @@ class Result:
     curve: tuple[tuple[float, dict[str, float]], ...] = ()
     layer_weights: dict[str, list[float]] = field(default_factory=dict)
     layers: tuple[dict[str, int], ...] = ()
+    unpruned: tuple[dict[str, int], ...] = ()
+    hidden: int | None = None
+    head_curve: tuple[tuple[float, dict[str, float]], ...] = ()
     answers: Path | None = None
+    scores: Path | None = None
     data: str = ""
     machine: str = ""
 
@@ -124,8 +132,8 @@ def _trained(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Re
     if own_quality or not stages:  # else the encoder was only loaded, for the heads on it
         yield Result(
             run, name, "", seed, _key(run, shared, ""), shared, own_quality, costs,
-            curve=tuple((finite(e["epoch"]), scores(e)) for e in metrics.get("evaluations", [])),
-            layer_weights=weights(metrics.get("layer_weights", {})), answers=_answers(run),
+            curve=_curve(metrics.get("evaluations", [])),
+            layer_weights=weights(metrics.get("layer_weights", {})), answers=_answers(run), scores=_scores(run),
             data=_evaluated_on(recipe), machine=_machine(metrics),
         )  # fmt: skip
     for epoch, stage in stages.items():
@@ -137,28 +145,35 @@ def _trained(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Re
             part = f"{head}{when}"
             own: dict[str, float | None] = dict.fromkeys(COSTS)
             own["trainable_parameters"] = number(facts.get("parameters"))
-            own["bytes"] = float(file_bytes(folder / "model")) if (folder / "model").is_dir() else None
+            own["bytes"] = number(facts.get("bytes", _model_bytes(folder)))
             yield Result(
                 folder, name, part, seed, _key(run, shared, part), shared, scores(facts["quality"]), own,
-                layer_weights=weights(facts.get("layer_weights", {})), answers=_answers(folder),
-                data=_evaluated_on(recipe),
+                layer_weights=weights(facts.get("layer_weights", {})), answers=_answers(folder), scores=_scores(folder),
+                data=_evaluated_on(recipe), head_curve=_curve(facts.get("curve", [])),
             )  # fmt: skip
 
 
 def _pruned(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Result]:
     seed, shared = whole(recipe.get("seed", 0)), _shared(recipe)
+    before = _layers(metrics["unpruned"]["shape"]) if "unpruned" in metrics else ()
     for target, facts in metrics["targets"].items():
         quality = facts.get("quality", {})
         folder = run / text(target)
         costs: dict[str, float | None] = dict.fromkeys(COSTS)
         costs["total_parameters"] = number(facts["parameters"])
         costs["inference_seconds"] = number(quality.get("seconds"))
-        costs["bytes"] = float(file_bytes(folder / "model")) if (folder / "model").is_dir() else None
-        layers = tuple({key: whole(size) for key, size in layer.items()} for layer in facts["shape"]["layers"])
+        costs["bytes"] = _model_bytes(folder)
+        layers = _layers(facts["shape"])
         yield Result(
             folder, name, text(target), seed, _key(run, shared, target), shared, scores(quality), costs,
-            layers=layers, answers=_answers(folder), data=_evaluated_on(recipe),
+            layers=layers, unpruned=before, hidden=whole(facts["shape"]["hidden"]),
+            answers=_answers(folder), scores=_scores(folder), data=_evaluated_on(recipe),
         )  # fmt: skip
+
+
+def _model_bytes(folder: Path) -> float | None:
+    """What the model in a folder takes on disk, if it is there."""
+    return float(file_bytes(folder / "model")) if (folder / "model").is_dir() else None
 
 
 def _shared(recipe: Table) -> Table:
@@ -176,6 +191,20 @@ def _key(run: Path, shared: Table, part: str) -> str:
 
 def _answers(folder: Path) -> Path | None:
     return next((folder / name for name in ANSWERS if (folder / name).exists()), None)
+
+
+def _scores(folder: Path) -> Path | None:
+    return folder / SCORES if (folder / SCORES).exists() else None
+
+
+def _curve(points: Sequence[Table]) -> tuple[tuple[float, dict[str, float]], ...]:
+    """(epoch, scores) of each evaluation."""
+    return tuple((finite(point["epoch"]), scores(point)) for point in points)
+
+
+def _layers(shape: Table) -> tuple[dict[str, int], ...]:
+    """The sizes of each layer."""
+    return tuple({key: whole(size) for key, size in layer.items()} for layer in shape["layers"])
 
 
 def _evaluated_on(recipe: Table) -> str:

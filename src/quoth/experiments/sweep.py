@@ -21,6 +21,7 @@ import torch
 
 from quoth.errors import QuothError
 from quoth.experiments.grid import Planned
+from quoth.experiments.model_folders import remove_models
 from quoth.experiments.sweep_process import Ended, Place, RunProcess, in_thread
 from quoth.experiments.sweep_record import FILE, SweepRun, claim_sweep, write_sweep
 from quoth.experiments.time_left import seconds_left
@@ -67,9 +68,14 @@ def sweep(
     *,
     device: str | None = None,
     jobs: int | None = None,
+    keep_models: bool = True,
+    keep_others: bool = False,
     tell: Tell | None = None,
 ) -> list[SweepRun]:
-    """Train all runs that have not finished; what has become of each. jobs: at a time; by default one a GPU, else one.
+    """Train all runs that have not finished; what has become of each.
+
+    jobs: at a time; by default one a GPU, else one. keep_models: False removes the models of runs that have finished
+    keep_others: the folder may have runs that are not planned; they stay as they are
 
     Raises `SweepStopped` if it was interrupted.
     """
@@ -81,16 +87,20 @@ def sweep(
     places = [Place(device, i % gpus if gpus > 1 else None) for i in range(count)]
     folder = RunFolder(out, FILE)
     with Stop() as stop, folder.held():
-        runs = claim_sweep(folder, planned)
+        runs = claim_sweep(folder, planned, keep_others)
         write_sweep(folder.path, runs)
-        return _Sweep(folder.path, Board(runs, count), stop, tell or (lambda board, line: None)).go(places)
+        mine, others = runs[: len(planned)], runs[len(planned) :]
+        told = tell or (lambda board, line: None)
+        return _Sweep(folder.path, Board(mine, count), others, stop, keep_models, told).go(places)
 
 
 @dataclass
 class _Sweep:
     folder: Path
     board: Board
+    others: Sequence[SweepRun]
     stop: Stop
+    keep_models: bool
     tell: Tell
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _running: dict[str, RunProcess] = field(default_factory=dict)
@@ -103,6 +113,8 @@ class _Sweep:
             if run.state != "finished":
                 self._set(number, replace(run, state="waiting", error=""))
                 waiting.put(number)
+            elif not self.keep_models:
+                remove_models(self.folder / run.folder)
         self._tell("")
         threads = [in_thread(lambda place=place: self._work(place, waiting)) for place in places]  # type: ignore[misc]
         while any(thread.is_alive() for thread in threads):
@@ -144,6 +156,8 @@ class _Sweep:
         with self._lock:
             del self._running[run.folder]
             self.board.status.pop(run.folder, None)
+        if ended.state == "finished" and not self.keep_models:
+            remove_models(process.out)
         done = replace(run, state=ended.state, seconds=run.seconds + ended.seconds, error=ended.error)
         self._set(number, done)
         self._tell(_line(done, ended))
@@ -158,7 +172,7 @@ class _Sweep:
     def _set(self, number: int, run: SweepRun) -> None:
         with self._lock:
             self.board.runs[number] = run
-            write_sweep(self.folder, self.board.runs)
+            write_sweep(self.folder, [*self.board.runs, *self.others])
 
     def _tell(self, line: str) -> None:
         with self._lock:

@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from quoth.errors import QuothError
-from quoth.train import Interrupted, Status, make_recipe, train
+from quoth.experiments.grid import recipe_of
+from quoth.prune.recipe import PruneRecipe
+from quoth.prune.schedule import prune
+from quoth.train import Interrupted, Status, train
+from quoth.train.log import Tell
 
 STOPPED = 3  # exit code of a run that was asked to stop and has written a checkpoint
 
@@ -28,13 +32,7 @@ def main() -> int:
     job = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     try:
-        train(
-            make_recipe(job["recipe"]),
-            job["out"],
-            device=job["device"],
-            windows=Path(job["windows"]),
-            tell=lambda news: _tell(messages, {"says": news} if isinstance(news, str) else {"status": _facts(news)}),
-        )
+        _run(job, lambda news: _tell(messages, {"says": news} if isinstance(news, str) else {"status": _facts(news)}))
     except Interrupted as stopped:
         _tell(messages, {"stopped": str(stopped)})
         return STOPPED
@@ -44,6 +42,14 @@ def main() -> int:
         _tell(messages, {"error": where + reason})
         return 2
     return 0
+
+
+def _run(job: dict[str, Any], tell: Tell) -> None:
+    recipe = recipe_of(job["recipe"], "recipe")
+    if isinstance(recipe, PruneRecipe):
+        prune(recipe, job["out"], device=job["device"], tell=tell)
+    else:
+        train(recipe, job["out"], device=job["device"], windows=Path(job["windows"]), tell=tell)
 
 
 def _facts(status: Status) -> dict[str, Any]:

@@ -12,15 +12,18 @@ from quoth.experiments.sizes import Sizes, sizes_of
 from quoth.experiments.sweep_record import SweepRun, merge_runs
 from quoth.experiments.time_left import run_seconds, seconds_left
 from quoth.files import read_object
+from quoth.prune.recipe import PruneRecipe
 from quoth.train.metrics import FILE as METRICS
 
 
-def plan_facts(planned: Sequence[Planned], folder: Path) -> dict[str, Any]:
+def plan_facts(planned: Sequence[Planned], folder: Path, keep_others: bool = False) -> dict[str, Any]:
     """What `quoth sweep --dry-run --json` prints; nothing is written, and no weights are read."""
-    runs = merge_runs(folder, planned)
-    known: dict[str, Sizes | QuothError] = {}
+    runs = merge_runs(folder, planned, keep_others)[: len(planned)]
+    known: dict[str, Sizes | QuothError | None] = {}
     for plan in planned:  # seeds do not change sizes
-        if plan.method not in known:
+        if isinstance(plan.recipe, PruneRecipe):
+            known[plan.method] = None
+        elif plan.method not in known:
             try:
                 known[plan.method] = sizes_of(plan.recipe)
             except QuothError as error:
@@ -33,7 +36,7 @@ def plan_facts(planned: Sequence[Planned], folder: Path) -> dict[str, Any]:
     }
 
 
-def _planned_facts(run: SweepRun, sizes: Sizes | QuothError, runs: Sequence[SweepRun]) -> dict[str, Any]:
+def _planned_facts(run: SweepRun, sizes: Sizes | QuothError | None, runs: Sequence[SweepRun]) -> dict[str, Any]:
     found = sizes if isinstance(sizes, Sizes) else None
     return {
         "folder": run.folder,

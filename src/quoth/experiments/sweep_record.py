@@ -20,11 +20,12 @@ from typing import Any, Literal
 
 from quoth.config import differences, fill
 from quoth.errors import QuothError
-from quoth.experiments.grid import Planned
+from quoth.experiments.grid import Planned, recipe_of
 from quoth.files import read_json, write_json
 from quoth.folders import remove_leftovers
+from quoth.prune.recipe import PruneRecipe
 from quoth.train.metrics import FILE as METRICS
-from quoth.train.recipe import Recipe, make_recipe
+from quoth.train.recipe import Recipe
 from quoth.train.run_folder import RunFolder
 from quoth.train.settings import LOGITS
 
@@ -48,10 +49,10 @@ class SweepRun:
     seconds: float = 0.0
     error: str = ""
 
-    def full_recipe(self, sweep: Path) -> Recipe:
+    def full_recipe(self, sweep: Path) -> Recipe | PruneRecipe:
         """The recipe that is trained: with the logits of teachers in a folder of the sweep, unless it names one."""
-        recipe = make_recipe(self.recipe, str(sweep / FILE))
-        if not recipe.teachers or recipe.distillation.cache_folder:
+        recipe = recipe_of(self.recipe, str(sweep / FILE))
+        if isinstance(recipe, PruneRecipe) or not recipe.teachers or recipe.distillation.cache_folder:
             return recipe
         kept = str((sweep / LOGITS).resolve())
         return replace(recipe, distillation=replace(recipe.distillation, cache_folder=kept))
@@ -83,22 +84,27 @@ def write_sweep(folder: Path, runs: Sequence[SweepRun]) -> None:
     write_json(folder / FILE, {"format": FORMAT, "runs": [asdict(run) for run in runs]})
 
 
-def claim_sweep(folder: RunFolder, planned: Sequence[Planned]) -> list[SweepRun]:
-    """The runs to make, those of an earlier sweep in the folder with their seconds; half-written files are removed."""
+def claim_sweep(folder: RunFolder, planned: Sequence[Planned], keep_others: bool = False) -> list[SweepRun]:
+    """The runs of the sweep, those of an earlier one in the folder with their seconds; half-written files go."""
     strange = next((p for p in folder.path.iterdir() if not p.name.startswith((".lock", ".sweep.json."))), None)
     if strange is not None and not (folder.path / FILE).exists():
         raise QuothError(
             f"{folder.path}: exists and is not a sweep folder (it has {strange.name}); choose another --out"
         )
     remove_leftovers(folder.path, LEFT)
-    return merge_runs(folder.path, planned)
+    return merge_runs(folder.path, planned, keep_others)
 
 
-def merge_runs(folder: Path, planned: Sequence[Planned]) -> list[SweepRun]:
-    """The planned runs, as far as an earlier sweep has brought them. Runs may be added, none changed or left out."""
+def merge_runs(folder: Path, planned: Sequence[Planned], keep_others: bool = False) -> list[SweepRun]:
+    """The planned runs, as far as an earlier sweep has brought them. Runs may be added, none changed or left out.
+
+    keep_others: those of the folder that are not planned come after the planned ones
+    """
     known = {run.folder: run for run in read_sweep(folder)} if (folder / FILE).exists() else {}
     found = [_merged(folder, plan, known.pop(plan.folder, None)) for plan in planned]
-    if known:
+    if keep_others:
+        found += [other if other.state == "finished" else replace(other, state="waiting") for other in known.values()]
+    elif known:
         gone = next(iter(known))
         raise QuothError(
             f"{folder / FILE}: has a run {gone}, which the grid has not; put it back, or use another --out"

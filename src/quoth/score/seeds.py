@@ -32,6 +32,39 @@ FEWEST = 20  # groups, below which their number says too little of how they diff
 NOTHING = 1e-24  # a variance that is rounding alone, of scores from 0 to 1
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, its standard error, and the degrees of freedom of that; an error of 0 is that of a known number."""
+
+    mean: float
+    error: float
+    freedom: float
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The interval of Student's t."""
+        half = t_quantile((1 + level) / 2, self.freedom) * self.error if self.error else 0.0
+        return Interval(self.mean, self.mean - half, self.mean + half)
+
+    @property
+    def p_value(self) -> float:
+        """How probable a mean as far from 0 is by chance, on either side."""
+        if not self.error:
+            return 1.0 if abs(self.mean) < math.sqrt(NOTHING) else 0.0
+        return t_two_sided(self.mean / self.error, self.freedom)
+
+    def p_above(self, bound: float) -> float:
+        """How probable a mean as high is by chance if the true one is `bound`."""
+        distance = self.mean - bound
+        if not self.error:
+            return 0.0 if distance > math.sqrt(NOTHING) else 1.0
+        both = t_two_sided(distance / self.error, self.freedom)
+        return both / 2 if distance > 0 else 1 - both / 2
+
+    def p_below(self, bound: float) -> float:
+        """How probable a mean as low is by chance if the true one is `bound`."""
+        return Estimate(-self.mean, self.error, self.freedom).p_above(-bound)
+
+
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Which group each of Q questions is in. what: "articles", "passages" or "questions"; number: (Q,), from 0."""
@@ -63,7 +96,7 @@ def seeds_interval(scores: ArrayLike, groups: Groups, *, level: float = 0.95) ->
     values = _checked(scores, groups)
     sums = groups.sums(values - values.mean())
     parts = [_of_groups(sums.sum(0) / values.size), _of_seeds(sums / values.size)]
-    return _interval(float(values.mean()), parts, level)[0]
+    return _estimate(float(values.mean()), parts).interval(level)
 
 
 def compare_seeds(ours: ArrayLike, theirs: ArrayLike, groups: Groups, *, level: float = 0.95) -> Comparison:
@@ -71,11 +104,22 @@ def compare_seeds(ours: ArrayLike, theirs: ArrayLike, groups: Groups, *, level: 
 
     The groups are paired, so what makes a question hard for both does not count; the seeds are not.
     """
+    found = difference_of_seeds(ours, theirs, groups)
+    return Comparison(found.interval(level), found.p_value, len(groups.number))
+
+
+def difference_of_seeds(ours: ArrayLike, theirs: ArrayLike, groups: Groups) -> Estimate:
+    """Ours − theirs, as `compare_seeds` has it."""
     a, b = _checked(ours, groups), _checked(theirs, groups)
     mine, others = (groups.sums(values - values.mean()) / values.size for values in (a, b))
     parts = [_of_groups(mine.sum(0) - others.sum(0)), _of_seeds(mine), _of_seeds(others)]
-    interval, p_value = _interval(float(a.mean() - b.mean()), parts, level)
-    return Comparison(interval, p_value, a.shape[1])
+    return _estimate(float(a.mean() - b.mean()), parts)
+
+
+def difference_of_means(ours: Sequence[float], theirs: Sequence[float]) -> Estimate:
+    """Ours − theirs of one number a seed, two or more each: Welch's t-test. It says nothing of other questions."""
+    parts = [(float(np.var(values, ddof=1)) / len(values), len(values) - 1) for values in (ours, theirs)]
+    return _estimate(float(np.mean(ours) - np.mean(theirs)), parts)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -112,15 +156,13 @@ def _of_seeds(cells: Floats) -> Part:
     return max(float(found), 0.0), seeds - 1
 
 
-def _interval(mean: float, parts: Sequence[Part], level: float) -> tuple[Interval, float]:
-    """The interval of a mean whose variance has these parts, and how probable a mean as far from 0 is by chance."""
+def _estimate(mean: float, parts: Sequence[Part]) -> Estimate:
+    """A mean whose variance has these parts."""
     variance = sum(part for part, _ in parts)
     if variance < NOTHING:  # all scores are equal
-        return Interval(mean, mean, mean), 1.0 if abs(mean) < math.sqrt(NOTHING) else 0.0
+        return Estimate(mean, 0.0, 1.0)
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts if degrees)
-    deviation = math.sqrt(variance)
-    half = t_quantile((1 + level) / 2, freedom) * deviation
-    return Interval(mean, mean - half, mean + half), t_two_sided(mean / deviation, freedom)
+    return Estimate(mean, math.sqrt(variance), freedom)
 
 
 def _checked(scores: ArrayLike, groups: Groups) -> Floats:

@@ -21,6 +21,7 @@ from quoth.encoder import Device
 from quoth.errors import QuothError
 from quoth.heads.layer_weights import LayerWeights
 from quoth.model import Model, apply, load, open_checkpoint, save, weights_hash
+from quoth.score import file_bytes
 from quoth.tasks import Evaluated, Task
 from quoth.tasks.examples import Batches
 from quoth.tasks.task import check_head, windows_of
@@ -212,6 +213,7 @@ class _Stage:
                 head.to_json(),
                 sum(value.numel() for value in group.parameters.values()),
                 group.settings.learning_rate,
+                file_bytes(self.folder / name / "model"),
                 last.get(name, {}),
                 tuple(EvaluationPoint(e.step, e.epoch, e.quality["heads"][name]) for e in several),
                 self.weights.of(name),

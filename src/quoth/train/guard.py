@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+TWIN = 0.2  # seconds in which a second signal is the same one: `timeout` sends its signal twice
 
 
 class Stop:
@@ -36,7 +38,10 @@ class Stop:
             signal.signal(number, handler)
 
     def _note(self, number: int, _: FrameType | None) -> None:
+        if self.signal == number:
+            return
         self.signal = number
+        time.sleep(TWIN)
         signal.signal(number, self._before[number])
 
 

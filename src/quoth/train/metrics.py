@@ -49,6 +49,7 @@ class HeadMetrics:
     head: dict[str, Any] = field(default_factory=dict, metadata=ABSENT)
     parameters: int | None = field(default=None, metadata=ABSENT)
     learning_rate: float | None = field(default=None, metadata=ABSENT)
+    bytes: int | None = field(default=None, metadata=ABSENT)
     quality: dict[str, Any] = field(default_factory=dict)
     curve: tuple[EvaluationPoint, ...] = field(default=(), metadata=ABSENT)
     layer_weights: dict[str, Any] = field(default_factory=dict, metadata=ABSENT)

@@ -1,0 +1,184 @@
+"""A reproduced table of a paper: for a screen of 80 columns, and as Markdown. In each cell: in print → here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from quoth.report.comparison_tables import DASH, cost_text, p_text
+from quoth.report.tables import unbroken
+
+Facts = dict[str, Any]
+
+HEADS = {
+    "f1": "F1",
+    "exact": "EM",
+    "acc": "accuracy",
+    "mcc": "Matthews",
+    "trainable_parameters": "trainable\nparameters",
+    "train_seconds": "training\ns",
+    "inference_seconds": "inference\ns",
+    "efficiency": "score a\ndecade",
+    "loss": "training\nloss",
+    "HasAns_f1": "F1, has\nanswer",
+    "NoAns_f1": "F1, no\nanswer",
+    "called_no_answer": "wrong: no\nanswer, %",
+    "second_right": "second\nright, %",
+    "average": "average",
+}
+COSTS = ("trainable_parameters", "train_seconds", "inference_seconds")
+EACH = 2  # columns of a table, in print and here each, so that it has at most 80 columns
+LAYERS = ("ffn", "heads", "key", "value")
+LETTERS = {"h": "hidden", "f": "ffn", "a": "heads", "k": "key", "v": "value"}
+
+
+def print_reproduced(facts: Facts, console: Console) -> None:
+    """The table, its curves or sizes, and the verdicts."""
+    console.print(f"{facts['item']}: {facts['title']}", style="bold", soft_wrap=True)
+    console.print(facts["paper"])
+    if facts["note"]:
+        console.print(facts["note"])
+    for line in facts["settings"]:
+        console.print(f"here: {line}", soft_wrap=True)
+    for table in reproduced_tables(facts):
+        console.print()
+        console.print(table)
+    for row in facts["rows"]:
+        if row["why"]:
+            console.print(f"{row['name']}: {row['why']}", soft_wrap=True)
+    if facts["claims"]:
+        console.print()
+        for claim in facts["claims"]:
+            console.print(claim_text(claim))
+        console.print(facts["rule"])
+
+
+def claim_text(claim: Facts) -> str:
+    """A claim with its verdict and what it rests on, in a sentence."""
+    text = f"{claim['verdict'].upper()}: {claim['says']}"
+    if claim["why"]:
+        return f"{text} ({claim['why']})"
+    low, high = claim["interval"]
+    return (
+        f"{text} ({claim['what']}: {claim['effect']:+.2f}, {low:+.2f} to {high:+.2f}, p {p_text(claim['corrected'])})"
+    )
+
+
+def reproduced_tables(facts: Facts) -> Iterator[Table]:
+    """Two columns of numbers a table, then curves and sizes."""
+    columns = [column for column in facts["columns"] if column != "sizes"]
+    for first in range(0, len(columns), EACH):
+        some = columns[first : first + EACH]
+        if any(column in row["paper"] or column in row["found"] for row in facts["rows"] for column in some):
+            yield _numbers(facts, some)
+    yield from _curves(facts)
+    if "sizes" in facts["columns"]:
+        yield from _sizes(facts)
+
+
+def _numbers(facts: Facts, columns: Sequence[str]) -> Table:
+    heads = [head for column in columns for head in (f"{_head(column)}\nin print", "here", "95 %")]
+    table = Table("row", "seeds", *heads)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in facts["rows"]:
+        cells = [text for column in columns for text in number_cells(row, column)]
+        table.add_row(row["name"], str(len(row["seeds"]) or DASH), *cells)
+    _drop_empty(table)
+    return unbroken(table, words=0)
+
+
+def _drop_empty(table: Table) -> None:
+    """Leave out columns, such as intervals, that no row has."""
+    table.columns = [
+        column for i, column in enumerate(table.columns) if i < 2 or any(cell != DASH for cell in column.cells)
+    ]
+    for i, column in enumerate(table.columns):
+        column._index = i
+
+
+def number_cells(row: Facts, column: str) -> tuple[str, str, str]:
+    """In print, here, and the interval."""
+    found = row["found"].get(column)
+    interval = found["interval"] if found else None
+    between = f"{interval[0]:.1f}–{interval[1]:.1f}" if interval else DASH
+    return _number(column, row["paper"].get(column)), _number(column, found["mean"] if found else None), between
+
+
+def _number(column: str, value: float | None) -> str:
+    if value is None:
+        return DASH
+    return cost_text(column, value) if column in COSTS else f"{value:.3f}" if column == "loss" else f"{value:.2f}"
+
+
+def _head(column: str) -> str:
+    """The words for a column; of a task and a score both."""
+    if column in HEADS:
+        return HEADS[column]
+    task, _, score = column.rpartition("_")
+    return f"{task}\n{HEADS.get(score, score)}"
+
+
+def _curves(facts: Facts) -> Iterator[Table]:
+    """The first seed's: a line a moment, a column a row."""
+    for name in dict.fromkeys(name for row in facts["rows"] for name in row["curves"]):
+        key = name.removesuffix("_curve")
+        title = "training loss" if key == "loss" else HEADS.get(key, key)
+        for row in facts["rows"]:
+            points = row["curves"].get(name) or []
+            if points and points[0]:
+                table = Table(title=f"{row['name']}: {title} by epochs", title_justify="left")
+                for head in ("epochs", title):
+                    table.add_column(head, justify="right")
+                for epoch, value in points[0]:
+                    table.add_row(f"{epoch:.2f}", f"{value:.3f}" if key == "loss" else f"{value:.2f}")
+                yield unbroken(table)
+
+
+def _sizes(facts: Facts) -> Iterator[Table]:
+    """Of each row the sizes by layer, in print where there are any."""
+    for row in facts["rows"]:
+        printed = row["paper"].get("sizes", {})
+        here = row["sizes"][0] if row["sizes"] else None
+        hidden = f"hidden size: in print {printed.get('h', DASH)}, here {here['hidden'] if here else DASH}"
+        table = Table(title=f"{row['name']}; {hidden}", title_justify="left")
+        shown = "fakv"
+        for head in ("layer", *(f"{LETTERS[letter]}\n{where}" for letter in shown for where in ("in print", "here"))):
+            table.add_column(head, justify="right")
+        for i in range(12 if here is None else len(here["layers"])):
+            cells = []
+            for letter in shown:
+                listed = printed.get(letter)
+                cells.append(str(listed[i]) if listed and i < len(listed) else DASH)
+                cells.append(str(here["layers"][i][LETTERS[letter]]) if here else DASH)
+            table.add_row(str(i + 1), *cells)
+        if here or printed:
+            yield unbroken(table)
+
+
+def reproduced_markdown(facts: Facts) -> str:
+    """The same as Markdown: one table, sizes left out, and the claims as a list."""
+    columns = [column for column in facts["columns"] if column != "sizes"]
+    lines = [f"### {facts['item']}: {facts['title']}", ""]
+    if not any(row["runs"] or row["found"] for row in facts["rows"]):
+        why = f"{facts['shows'].capitalize()}." if not facts["rows"] else "Not run."
+        return "\n".join([*lines, why, ""])
+    lines += [f"Here: {line}." for line in facts["settings"]]
+    lines += [facts["note"], ""] if facts["note"] else [""]
+    heads = [_head(column).replace("\n", " ") for column in columns]
+    lines += [f"| row | seeds | {' | '.join(f'{head} in print | here' for head in heads)} |"]
+    lines += ["|---|---|" + "---|---|" * len(heads)]
+    for row in facts["rows"]:
+        cells = [cell for column in columns for cell in _markdown_cells(row, column)]
+        seeds = str(len(row["seeds"])) if row["seeds"] else row["why"] or DASH
+        lines.append(f"| {row['name']} | {seeds} | {' | '.join(cells)} |")
+    lines += ["", *(f"- {claim_text(claim)}" for claim in facts["claims"]), ""]
+    return "\n".join(lines)
+
+
+def _markdown_cells(row: Facts, column: str) -> tuple[str, str]:
+    printed, here, between = number_cells(row, column)
+    return printed, f"{here} ({between})" if between != DASH else here
