@@ -42,6 +42,7 @@ VERBS = (
     "export",
     "build",
     "sweep",
+    "advise",
 )
 
 # The base of what typer raises for wrong arguments; it has no public name, and lies in click or in typer itself.
