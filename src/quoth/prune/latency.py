@@ -94,7 +94,7 @@ def measure_latency(
     largest = _largest(shape)
     points: list[tuple[str, tuple[int, ...]]] = [("attention", point) for point in _grid(largest[:4])]
     points += [("ffn", point) for point in _grid((largest[0], largest[4]))]
-    seconds = timer.times([timer.block(kind, point) for kind, point in points])
+    seconds = median_seconds([timer.block(kind, point) for kind, point in points], chosen)
     rows = [(kind, point, value) for (kind, point), value in zip(points, seconds)]
     attention = [(point, value) for kind, point, value in rows if kind == "attention"]
     ffn = [(point, value) for kind, point, value in rows if kind == "ffn"]
@@ -142,30 +142,33 @@ class _Timer:
         activation = self.style.activation
         return lambda: linear_add_norm(layer.down, linear_activate(layer.up, x, activation), x, layer.ffn_norm, 0.0)
 
-    @torch.inference_mode()
-    def times(self, blocks: Sequence[Callable[[], object]]) -> list[float]:
-        """The median seconds of each, in passes over all of them; the first pass warms up."""
-        runs: list[list[float]] = [[] for _ in blocks]
-        for number in range(PASSES + 1):
-            for block, kept in zip(blocks, runs):
-                with self.device.autocast():
-                    seconds = self._once(block)
-                if number:
-                    kept.append(seconds)
-        return [statistics.median(kept) for kept in runs]
 
-    def _once(self, block: Callable[[], object]) -> float:
-        repeat = 10 if self.device.is_cuda else 1  # so that launching is a part of the time, as in a model
-        self._wait()
-        begin = time.perf_counter()
-        for _ in range(repeat):
-            block()
-        self._wait()
-        return (time.perf_counter() - begin) / repeat
+@torch.inference_mode()
+def median_seconds(calls: Sequence[Callable[[], object]], device: Device) -> list[float]:
+    """The median seconds of each call, in passes over all of them; the first pass warms up."""
+    runs: list[list[float]] = [[] for _ in calls]
+    for number in range(PASSES + 1):
+        for call, kept in zip(calls, runs):
+            with device.autocast():
+                seconds = _once(call, device)
+            if number:
+                kept.append(seconds)
+    return [statistics.median(kept) for kept in runs]
 
-    def _wait(self) -> None:
-        if self.device.is_cuda:
-            torch.cuda.synchronize(self.device.place)
+
+def _once(call: Callable[[], object], device: Device) -> float:
+    repeat = 10 if device.is_cuda else 1  # so that launching is a part of the time, as in a model
+    _wait(device)
+    begin = time.perf_counter()
+    for _ in range(repeat):
+        call()
+    _wait(device)
+    return (time.perf_counter() - begin) / repeat
+
+
+def _wait(device: Device) -> None:
+    if device.is_cuda:
+        torch.cuda.synchronize(device.place)
 
 
 def _attention_terms(h: int, a: int, k: int, v: int) -> tuple[float, ...]:
