@@ -100,7 +100,9 @@ class Bench:
         self.options, self.path = options, Path(options.results)
         self.begin = time.time()
         self.results: dict[str, Any] = read_json(self.path) if self.path.exists() else {"runs": {}}
-        self.runs = {run.id: run for run in make_runs(options) if not options.only or run.id.startswith(tuple(options.only))}
+        self.runs = {
+            run.id: run for run in make_runs(options) if not options.only or run.id.startswith(tuple(options.only))
+        }
         self.every = {run.id: run for run in make_runs(options)}
         self.todo = self._todo()
         self.on: set[str] = set()

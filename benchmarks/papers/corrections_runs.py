@@ -81,7 +81,9 @@ def made(options: argparse.Namespace) -> dict[str, Run]:
 
 def make_runs(options: argparse.Namespace) -> list[Run]:
     """All runs, the first seed of each first."""
-    teacher = Run(TEACHER, "train", "bertvision/fine-tuning", tuned(options, options.train, options.evaluate), also=("rules",))
+    teacher = Run(
+        TEACHER, "train", "bertvision/fine-tuning", tuned(options, options.train, options.evaluate), also=("rules",)
+    )
     found = [teacher, heads_of_pretraining(options), *on_text(options), *labels(options), *pruned(options)]
     found += [squad1(options), frozen(options), *repeated(options), *after_text(options), mrpc(options)]
     return found + [again for seed in range(1, options.seeds) for again in more_seeds(found, seed)]

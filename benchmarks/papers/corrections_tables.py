@@ -103,7 +103,9 @@ def on_text(found: Results) -> str:
         start = found.rows[name][0].get("start")
         if start:
             lost = [f"{start['losses'][key]:.3f}" for key in ("before", "cut", "recovered")]
-            rows.insert(-1, ["albert-e before gates", *sizes(start["shape"]), str(start["shape"]["hidden"]), *lost, *"–––"])
+            rows.insert(
+                -1, ["albert-e before gates", *sizes(start["shape"]), str(start["shape"]["hidden"]), *lost, *"–––"]
+            )
     columns = ["gates, recovery by", *SIZES, *LOSSES, *(f"then tuned: {name}" for name in SCORES.values())]
     return titled("1 and 9. The same under the loss of pre-training (MLM + NSP)", columns, rows)
 
@@ -200,7 +202,9 @@ def heads(found: Results) -> str:
             cells += [found.mean(name, score), found.mean(name, lambda run, s=score: s(run, key="f1"))]  # type: ignore[misc]
             cells += [found.mean(name, lambda run, o=over, x=x: o(run, x)) for x in (ENCODER, CONTROL)]  # type: ignore[misc]
         rows.append(cells)
-    columns = [f"{text} ({depth:g} e)" for depth in DEPTHS for text in ("best F1", "F1 at 0", "over encoder", "over linear")]
+    columns = [
+        f"{text} ({depth:g} e)" for depth in DEPTHS for text in ("best F1", "F1 at 0", "over encoder", "over linear")
+    ]
     return titled(f"6 and 7. Heads on frozen states, {found.seeds(name)} seeds", ["head", *columns], rows)
 
 

@@ -54,7 +54,13 @@ def test_fewer_are_the_beginning_of_more():
 def test_counted_by_training_question():
     asked = [Question(str(i), "Who built it?", f"Hale built mill {i}.", (Gold("Hale", 0),)) for i in range(4)]
     made = make_unlabelled(asked, {"cloze": 1.0}, TEXTS, seed=0)
-    assert {kind: len(found) for kind, found in made.items()} == {"moved": 0, "lookalike": 0, "new": 0, "edited": 0, "cloze": 4}
+    assert {kind: len(found) for kind, found in made.items()} == {
+        "moved": 0,
+        "lookalike": 0,
+        "new": 0,
+        "edited": 0,
+        "cloze": 4,
+    }
 
 
 @given(st.lists(st.text(max_size=200), max_size=4), st.integers(0, 99))

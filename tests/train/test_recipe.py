@@ -118,7 +118,15 @@ class TestReading:
             "step": 128,
             "max_query_length": 64,
             "negatives": {"moved": 0.0, "lookalike": 0.0, "entity": 0.0, "negation": 0.0},
-            "unlabelled": {"moved": 0.0, "lookalike": 0.0, "edited": 0.0, "new": 0.0, "cloze": 0.0, "passages": (), "questions": ()},
+            "unlabelled": {
+                "moved": 0.0,
+                "lookalike": 0.0,
+                "edited": 0.0,
+                "new": 0.0,
+                "cloze": 0.0,
+                "passages": (),
+                "questions": (),
+            },
             "styles": {"no_mark": 0.0, "keywords": 0.0, "imperative": 0.0, "lower": 0.0},
             "layouts": {"markdown": 0.0, "list": 0.0, "heading": 0.0, "wrapped": 0.0, "code": 0.0},
         }

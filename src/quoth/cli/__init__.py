@@ -42,11 +42,8 @@ VERBS = (
     "export",
     "build",
     "sweep",
-<<<<<<< HEAD
     "reproduce",
-=======
     "advise",
->>>>>>> advise
 )
 
 # The base of what typer raises for wrong arguments; it has no public name, and lies in click or in typer itself.
