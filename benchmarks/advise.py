@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -137,6 +139,15 @@ def begin() -> None:
     import quoth.experiments.advise  # noqa: F401 - now, while nothing waits for it
 
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would else go on with its job."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _hardware(device: str | None) -> str:

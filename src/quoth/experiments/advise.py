@@ -86,7 +86,9 @@ def advise(ask: Ask, out: str | Path, *, dataset: Dataset | None = None, tell: T
     asked = {**asdict(ask), "questions": data.identity(dataset)}
     folder = RunFolder(out, ASKED, (f".{ASKED}.",))
     with Stop() as stop, folder.held():
-        folder.claim(asked, read_object(folder.recipe) if folder.recipe.exists() else None)
+        kept = read_object(folder.recipe) if folder.recipe.exists() else None
+        planned = (folder.path / PLAN).exists()  # without a plan nothing is there that could not be asked for anew
+        folder.claim(asked, kept if planned or kept is None else asked)
         remove_leftovers(folder.path, LEFT)
         write_json(folder.recipe, asked)
         return _Search(ask, folder.path, dataset, stop, tell or (lambda board, line: None)).go()

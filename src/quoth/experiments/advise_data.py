@@ -108,6 +108,7 @@ def identity(dataset: Dataset) -> str:
     """The sha256 of all questions, passages and answers: whether a search goes on over the same data."""
     digest = hashlib.sha256()
     for one in dataset.questions:
-        row = [one.id, one.question, one.context, [[gold.text, gold.start] for gold in one.answers], one.title]
+        answers = [[gold.text, gold.start] for gold in one.answers]
+        row = [one.id, one.question, one.context, answers, one.impossible, one.title, one.gold_texts]
         digest.update(json.dumps(row).encode())
     return digest.hexdigest()
