@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 
 from quoth.cli.common import PAUSE, AsJson, Device, figures_table, output, read_dataset
 from quoth.cli.screen import console, say
@@ -127,22 +128,12 @@ def _status(board: Board, begun: float) -> str:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from quoth.experiments.advise_limits import show_bytes, show_seconds  # needs torch, which is optional
-
     screen = console()
     for line in facts["summary"]:
         screen.print(line)
-    table = figures_table("candidate", "rounds", "windows", "F1", "95 %", "minus best", "p", "", left=1)
-    for row in facts["rows"]:
-        table.add_row(row["name"], str(row["rounds"]), f"{row['windows']:,}", *_scores(row))
     screen.print()
-    screen.print(unbroken(table, words=0))
-    costs = figures_table("candidate", "trainable\nparameters", "size", "latency", "training", left=1)
-    for row in facts["rows"]:
-        shown = show_bytes(row["bytes"]) + ("" if row["form"] == "float32" else f", {row['form']}")
-        times = ("—" if row[key] is None else show_seconds(row[key]) for key in ("latency", "train_seconds"))
-        costs.add_row(row["name"], f"{row['trainable_parameters']:,}", shown, *times)
-    screen.print(unbroken(costs, words=0))
+    screen.print(unbroken(_scores(facts["rows"])))
+    screen.print(unbroken(_costs(facts["rows"])))
     for name, why in facts["left_out"].items():
         screen.print(f"left out: {name}: {why}", soft_wrap=True)
     screen.print("train it on all questions:")
@@ -150,15 +141,33 @@ def _show(facts: dict[str, Any]) -> None:
         screen.print(f"  {command}", soft_wrap=True)
 
 
-def _scores(row: dict[str, Any]) -> tuple[str, ...]:
+def _scores(rows: list[dict[str, Any]]) -> Table:
     """F1 with its interval, and the difference from the best candidate in the last round that both were in."""
-    if row["error"]:
-        return ("—", "—", "—", "—", "failed")
-    low, high = row["interval"]
-    against = row["against_best"]
-    shown = (f"{row['score']:.2f}", f"{low:.2f}–{high:.2f}")
-    if against is None:
-        return (*shown, "", "", "best")
-    p = against["corrected"]
-    noise = "within noise" if p >= 0.05 else "worse"
-    return (*shown, f"{against['difference']:+.2f}", f"{p:.4f}", noise)
+    table = figures_table("candidate", "windows", "F1", "95 %", "minus\nbest", "", left=1)
+    for row in rows:
+        if row["error"]:
+            table.add_row(row["name"], "—", "—", "—", "—", "failed")
+            continue
+        low, high = row["interval"]
+        cells = [row["name"], f"{row['windows']:,}", f"{row['score']:.2f}", f"{low:.2f}–{high:.2f}"]
+        against = row["against_best"]
+        noise = "" if against is None else "within noise" if against["corrected"] >= 0.05 else "worse"
+        table.add_row(*cells, *(("", "best") if against is None else (f"{against['difference']:+.2f}", noise)))
+    return table
+
+
+def _costs(rows: list[dict[str, Any]]) -> Table:
+    """Parameters and sizes; and times, where a limit made them be measured."""
+    from quoth.experiments.advise_limits import show_bytes, show_seconds  # needs torch, which is optional
+
+    timed = {
+        head: key
+        for head, key in (("latency", "latency"), ("whole\ntraining", "train_seconds"))
+        if any(row[key] is not None for row in rows)
+    }
+    table = figures_table("candidate", "trainable\nparameters", "size", "", *timed, left=1)
+    for row in rows:
+        times = ("—" if row[key] is None else show_seconds(row[key]) for key in timed.values())
+        size = show_bytes(row["bytes"])
+        table.add_row(row["name"], f"{row['trainable_parameters']:,}", size, row["form"], *times)
+    return table

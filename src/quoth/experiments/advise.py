@@ -13,7 +13,7 @@ OUT/advise.json       the facts, written last
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -27,8 +27,8 @@ from quoth.experiments.advise_candidates import Candidate, final_epochs, read_ca
 from quoth.experiments.advise_limits import Costs, Limits
 from quoth.experiments.advise_race import Board, Tell, race
 from quoth.experiments.advise_report import report
-from quoth.experiments.advise_training import Trainer
-from quoth.experiments.halving import Round, plan_rounds
+from quoth.experiments.advise_training import Trainer, steps_of
+from quoth.experiments.halving import Round, plan_rounds, total_windows
 from quoth.files import read_object, write_json, write_text
 from quoth.folders import remove_leftovers
 from quoth.tasks import Data, SpanTask, prepare
@@ -36,6 +36,7 @@ from quoth.train import build_model
 from quoth.train.guard import Stop
 from quoth.train.run import check_device, make_accelerator
 from quoth.train.run_folder import RunFolder
+from quoth.train.training import Interrupted
 
 ASKED, PLAN, REPORT, RECIPE = "asked.json", "plan.json", "advise.json", "train.toml"
 QUESTIONS, CANDIDATES = "questions", "candidates"
@@ -85,7 +86,9 @@ def advise(ask: Ask, out: str | Path, *, dataset: Dataset | None = None, tell: T
     asked = {**asdict(ask), "questions": data.identity(dataset)}
     folder = RunFolder(out, ASKED, (f".{ASKED}.",))
     with Stop() as stop, folder.held():
-        folder.claim(asked, read_object(folder.recipe) if folder.recipe.exists() else None)
+        kept = read_object(folder.recipe) if folder.recipe.exists() else None
+        planned = (folder.path / PLAN).exists()  # without a plan nothing is there that could not be asked for anew
+        folder.claim(asked, kept if planned or kept is None else asked)
         remove_leftovers(folder.path, LEFT)
         write_json(folder.recipe, asked)
         return _Search(ask, folder.path, dataset, stop, tell or (lambda board, line: None)).go()
@@ -99,6 +102,9 @@ class _Search:
     stop: Stop
     tell: Tell
 
+    def __post_init__(self) -> None:
+        self.accelerator = make_accelerator(self.ask.device)
+
     def go(self) -> dict[str, Any]:
         ask, path = self.ask, self.out / PLAN
         split = data.split(self.dataset.questions, ask.data, ask.seed)
@@ -109,19 +115,20 @@ class _Search:
         epochs = final_epochs(windows)
         candidates, impossible = read_candidates(ask.model, ask.data, epochs, ask.seed)
         if path.exists():
-            plan = fill(Plan, read_object(path), str(path))
+            plan = _read_plan(path, candidates)
         else:
             left, costs, left_out = self._check(candidates, task, epochs * windows)
-            rounds = self._rounds([costs[one.name] for one in left], epochs * windows)
+            rounds = self._rounds(left, costs, epochs * windows)
             plan = Plan(
                 epochs, epochs * windows, len(split.train), len(split.held_out), split.by, split.groups,
                 impossible | left_out, {one.name: costs[one.name] for one in left}, tuple(rounds),
             )  # fmt: skip
             write_json(path, asdict(plan))
         left = [one for one in candidates if one.name in plan.costs]
-        accelerator = make_accelerator(ask.device)
-        trainer = Trainer(task, accelerator, self.stop, self.out / CANDIDATES)
+        trainer = Trainer(task, self.accelerator, self.stop, self.out / CANDIDATES)
         places = race(plan.rounds, [on_part(one, self.out / QUESTIONS) for one in left], trainer, self.tell)
+        if error := places[-1][0].scored.error:
+            raise QuothError(f"{ask.data}: no candidate could be trained: {error}")
         facts = report(ask, plan, left, places, self.out)
         best = next(one for one in left if one.name == facts["best"])
         write_text(self.out / RECIPE, best.recipe.to_toml())
@@ -140,22 +147,26 @@ class _Search:
         self, candidates: Sequence[Candidate], task: SpanTask, windows: float
     ) -> tuple[list[Candidate], dict[str, Costs], dict[str, str]]:
         """The candidates that keep all limits, what each costs, and why the others do not: cheap checks first."""
-        limits, device = self.ask.limits, self.ask.device
+        limits = self.ask.limits
         costs = {one.name: limits_of.sized(one, limits.size) for one in candidates}
         left = [one for one in candidates if not limits_of.too_much(costs[one.name], limits)]
+        whole = [one for one in left if costs[one.name].form != "pruned"]
+        pruned = [one for one in left if one not in whole] if whole else []
+        left = whole or left
         if limits.latency is not None and left:
             self.tell(Board(), f"measuring the latency of {len(left)} candidates")
-            for one, seconds in zip(left, limits_of.measure_latency(left, task, device)):
+            for one, seconds in zip(left, limits_of.measure_latency(left, task, self.ask.device)):
                 costs[one.name] = replace(costs[one.name], latency=seconds)
             left = [one for one in left if not limits_of.too_much(costs[one.name], limits)]
         if left and (limits.train is not None or self.ask.budget is not None):
             self.tell(Board(), f"measuring the training time of {len(left)} candidates")
-            accelerator = make_accelerator(device)
             for one in left:
-                pace = limits_of.measure_training(one, task, accelerator)
+                self._check_stop()
+                pace = limits_of.measure_training(one, task, self.accelerator)
                 costs[one.name] = limits_of.trained(costs[one.name], pace, windows)
             left = [one for one in left if not limits_of.too_much(costs[one.name], limits)]
         why = {name: limits_of.too_much(found, limits) for name, found in costs.items()}
+        why |= {one.name: limits_of.if_pruned(costs[one.name], limits) for one in pruned}
         if not left:
             nearest = min(costs, key=lambda name: limits_of.excess(costs[name], limits))
             raise QuothError(
@@ -164,13 +175,37 @@ class _Search:
             )
         return left, costs, {name: reason for name, reason in why.items() if reason}
 
-    def _rounds(self, costs: Sequence[Costs], windows: float) -> list[Round]:
+    def _check_stop(self) -> None:
+        """Stop, if that is wanted; what was measured is measured anew by the next command."""
+        if self.stop.signal:
+            raise Interrupted(0, 0, self.stop.signal)
+
+    def _rounds(self, left: Sequence[Candidate], costs: Mapping[str, Costs], windows: float) -> list[Round]:
         """The rounds that fit the budget."""
-        budget = SHARE * len(costs) * windows
-        if self.ask.budget is not None:
-            paces = [one.seconds_a_window or 0.0 for one in costs]
-            budget = self.ask.budget * len(paces) / sum(paces)
-        return plan_rounds(len(costs), budget, windows)
+        if self.ask.budget is None:
+            return plan_rounds(len(left), SHARE * len(left) * windows, windows)
+        paces = [costs[one.name].seconds_a_window or 0.0 for one in left]
+        seconds = sum(paces) / len(paces)
+        batch = left[0].recipe.optimisation.batch_size or 1
+        shortest = [
+            Round(one.candidates, steps_of(i, 0, batch) * batch) for i, one in enumerate(plan_rounds(len(left), 1))
+        ]
+        least = seconds * total_windows(shortest)
+        if self.ask.budget < least:
+            raise QuothError(
+                f"--budget: {len(left)} candidates need at least {least / 60:.1f} minutes of training here; "
+                "give more, or set limits that fewer candidates keep"
+            )
+        return plan_rounds(len(left), self.ask.budget / seconds, windows)
+
+
+def _read_plan(path: Path, candidates: Sequence[Candidate]) -> Plan:
+    """The plan of a search that was interrupted."""
+    plan = fill(Plan, read_object(path), str(path))
+    known = {one.name for one in candidates}
+    if not known >= plan.costs.keys() or not plan.rounds or plan.rounds[0].candidates != len(plan.costs):
+        raise QuothError(f"{path}: was written by another version of Quoth; use another --out")
+    return plan
 
 
 def on_part(candidate: Candidate, folder: Path) -> Candidate:

@@ -57,6 +57,7 @@ def read_candidates(
     found: list[Candidate] = []
     left_out: dict[str, str] = {}
     for plan in plan_runs(fill(Grid, content, str(table)), str(table)):
+        assert isinstance(plan.recipe, Recipe)  # no run of the table prunes
         try:
             found.append(_candidate(plan.method, plan.recipe, layers))
         except QuothError as error:  # such as a part of layers that share their weights

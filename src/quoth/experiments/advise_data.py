@@ -39,20 +39,30 @@ def split(questions: Sequence[Question], where: str, seed: int = 0, part: float 
     """Hold out a part of the questions, by whole articles or passages, drawn by the seed."""
     titles, passages = [q.title for q in questions], [q.context for q in questions]
     by, keys = ("articles", titles) if len(set(titles)) >= ARTICLES else ("passages", passages)
-    groups = _groups(keys)
-    if len(groups) < 2:
-        raise QuothError(f"{where}: all questions are about one passage, so none can be held out; give more passages")
     wanted = min(part * len(questions), most)
-    held: list[list[int]] = []
-    for number in np.random.default_rng(seed).permutation(len(groups)):
-        if sum(map(len, held)) >= wanted or len(held) == len(groups) - 1:
-            break
-        held.append(groups[number])
+    held = _draw(_groups(keys), wanted, seed)
+    if not held and by == "articles":  # each of them is too large
+        by, held = "passages", _draw(_groups(passages), wanted, seed)
+    if not held:  # or each of the passages
+        held = [one for one in [min(_groups(passages), key=len)] if 2 * len(one) <= len(questions)]
+    if not held:
+        raise QuothError(f"{where}: nearly all questions are about one passage, so none can be held out; give more")
     out = sorted(i for group in held for i in group)
     rest = sorted(set(range(len(questions))) - set(out))
     if not any(questions[i].trainable for i in rest):
         raise QuothError(f"{where}: too few questions to hold some out; give more")
     return Split(rest, out, by, len(held))
+
+
+def _draw(groups: Sequence[list[int]], wanted: float, seed: int) -> list[list[int]]:
+    """Groups with at least so many questions together, and at most twice as many: larger ones are passed over."""
+    held: list[list[int]] = []
+    count = 0
+    for number in np.random.default_rng(seed).permutation(len(groups)):
+        if count < wanted and count + len(groups[number]) <= max(1, 2 * wanted):
+            held.append(groups[number])
+            count += len(groups[number])
+    return held if len(held) < len(groups) else []
 
 
 def _groups(keys: Sequence[Hashable]) -> list[list[int]]:
@@ -98,6 +108,7 @@ def identity(dataset: Dataset) -> str:
     """The sha256 of all questions, passages and answers: whether a search goes on over the same data."""
     digest = hashlib.sha256()
     for one in dataset.questions:
-        row = [one.id, one.question, one.context, [[gold.text, gold.start] for gold in one.answers], one.title]
+        answers = [[gold.text, gold.start] for gold in one.answers]
+        row = [one.id, one.question, one.context, answers, one.impossible, one.title, one.gold_texts]
         digest.update(json.dumps(row).encode())
     return digest.hexdigest()

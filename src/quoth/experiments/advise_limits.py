@@ -16,7 +16,6 @@ from functools import partial
 from statistics import median
 
 import numpy as np
-import torch
 from accelerate import Accelerator
 
 from quoth.encoder import Device
@@ -133,8 +132,7 @@ def measure_training(candidate: Candidate, task: SpanTask, accelerator: Accelera
         loop.advance()
         loop.take_losses()  # waits for the device
         times.append(time.perf_counter() - begin)
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    accelerator.free_memory()  # it keeps every model that it has prepared
     return median(times) * len(times) / (loop.windows - before)
 
 
@@ -153,6 +151,14 @@ def too_much(costs: Costs, limits: Limits) -> str | None:
         if value is not None and limit is not None and value > limit:
             return f"{option} {text(limit)}: {text(value)}"
     return None
+
+
+def if_pruned(costs: Costs, limits: Limits) -> str:
+    """Why a candidate is left out that would have to be pruned, where another one fits as it is.
+
+    What pruning costs is not known before it is done, so the scores of the two cannot be compared.
+    """
+    return f"--max-size {show_bytes(limits.size or 0.0)}: only if it is pruned to {100 * costs.keep:.0f} %"
 
 
 def excess(costs: Costs, limits: Limits) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -55,9 +56,21 @@ def race(
     return halve(rounds, train, order, lambda number: trainer.drop(candidates[number].folder))
 
 
-def order(score: Score) -> float:
-    """What candidates are ordered by."""
-    return -1.0 if score.error else score.score
+def order(scores: Sequence[Score]) -> list[int]:
+    """Which is best, second and so on: by the sum of the ranks by F1 and by loss, then by F1; those that failed last.
+
+    After little training F1 is mostly chance, and the loss, a mean of logarithms, tells candidates apart with fewer
+    questions. A loss alone would punish a model that is sure of what it says more than its answers deserve.
+    """
+    numbers = range(len(scores))
+    f1 = _ranks([math.inf if one.error else -one.score for one in scores])
+    loss = _ranks([math.inf if one.error else one.loss for one in scores])
+    return sorted(numbers, key=lambda i: (bool(scores[i].error), f1[i] + loss[i], f1[i], i))
+
+
+def _ranks(values: Sequence[float]) -> list[int]:
+    """How many values are smaller, for each."""
+    return [sum(other < value for other in values) for value in values]
 
 
 def _line(board: Board, score: Score) -> str:

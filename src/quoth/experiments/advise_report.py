@@ -23,6 +23,7 @@ Facts = dict[str, Any]
 LEVEL = 0.05
 CLOSE = 1.0  # points that make no difference to a user
 FAR = 5.0  # points by which a score should be known
+NAMED = 3  # of the candidates that were dropped
 
 
 def report(ask: Ask, plan: Plan, candidates: Sequence[Candidate], places: list[list[Place[Score]]], out: Path) -> Facts:
@@ -39,6 +40,7 @@ def report(ask: Ask, plan: Plan, candidates: Sequence[Candidate], places: list[l
         "held_out_questions": plan.held_out_questions,
         "held_out": {"by": plan.by, "groups": plan.groups},
         "unit": groups.what,
+        "never_answering": 100 * sum(q.impossible for q in questions) / len(questions),
         "epochs": plan.epochs,
         "windows": plan.windows,
         "best": chosen.name,
@@ -139,12 +141,15 @@ def summary(facts: Facts) -> list[str]:
     """The sentences, in order: the advice, how sure it is, what else is as good."""
     rows = facts["rows"]
     best = rows[0]
-    low, high = best["interval"] or (float("nan"), float("nan"))
+    low, high = best["interval"]
     share = f"{100 * facts['cost']['share']:.0f} % of the training that all candidates would take whole"
+    untrained = _untrained(best, facts)
     lines = [
-        f"Train by {best['name']!r}: F1 {best['score']:.2f} (95 % interval {low:.2f} to {high:.2f}) on "
-        f"{facts['held_out_questions']:,} held-out questions, after {best['windows']:,} windows of "
-        f"{facts['windows']:,}. The search took {share}.",
+        *untrained,
+        f"{'Ahead so far is' if untrained else 'Train by'} {best['name']!r}: F1 {best['score']:.2f} (95 % interval "
+        f"{low:.2f} to {high:.2f}) on "
+        f"{facts['held_out_questions']:,} held-out questions, after {best['windows']:,} windows; a whole training has "
+        f"{facts['windows']:,.0f}. The search took {share}.",
         *_certainty(rows, facts),
     ]
     if best["form"] == "int8":
@@ -155,6 +160,16 @@ def summary(facts: Facts) -> list[str]:
             "unpruned model; what pruning costs was not measured."
         )
     return lines
+
+
+def _untrained(best: Facts, facts: Facts) -> list[str]:
+    """Whether the best candidate is no better than a model that never answers."""
+    if not facts["never_answering"] or best["interval"][0] > facts["never_answering"]:
+        return []
+    return [
+        "The data or the training are too few to tell which method is best: no candidate is better than a model that "
+        f"never answers, which has F1 {facts['never_answering']:.2f} here. Give more questions, or a larger --budget."
+    ]
 
 
 def _certainty(rows: Sequence[Facts], facts: Facts) -> list[str]:
@@ -170,25 +185,30 @@ def _certainty(rows: Sequence[Facts], facts: Facts) -> list[str]:
             f"The data are too few to tell it from {other['name']!r}: {found['difference']:+.2f} points (95 % interval "
             f"{low:+.2f} to {high:+.2f}). Either will do, or give more questions."
         )
-    elif near:
-        names = ", ".join(row["name"] for row in near)
-        lines.append(f"Dropped though within noise of it at that time: {names}.")
-    elif len(rows) > 1:
+    dropped = [row["name"] for row in near if row not in finalists]
+    if dropped:
+        more = f" and {len(dropped) - NAMED} more" if len(dropped) > NAMED else ""
+        lines.append(f"Dropped earlier, though within noise of it then: {', '.join(dropped[:NAMED])}{more}.")
+    if len(rows) > 1 and not near:
         lines.append("All others are worse by more than noise, each in its last round.")
-    cheaper = [
-        row
-        for row in finalists
-        if row in near
-        and row["trainable_parameters"] < rows[0]["trainable_parameters"]
-        and row["against_best"]["difference"] > -CLOSE
-    ]
-    if cheaper:
-        one = min(cheaper, key=lambda row: row["trainable_parameters"])
-        lines.append(f"{one['name']!r} trains fewer parameters: {one['trainable_parameters']:,}.")
-    interval = rows[0]["interval"]
-    if interval and interval[1] - interval[0] > 2 * FAR:
+    lines += _cheaper([row for row in finalists if row in near], rows[0])
+    low, high = rows[0]["interval"]
+    if high - low > 2 * FAR:
         lines.append(
             f"{facts['held_out_questions']:,} held-out questions are few: the F1 is known to ± "
-            f"{(interval[1] - interval[0]) / 2:.1f} points."
+            f"{(high - low) / 2:.1f} points."
         )
     return lines
+
+
+def _cheaper(near: Sequence[Facts], best: Facts) -> list[str]:
+    """Whether one that is hardly worse trains fewer parameters."""
+    found = [
+        row
+        for row in near
+        if row["trainable_parameters"] < best["trainable_parameters"] and row["against_best"]["difference"] > -CLOSE
+    ]
+    if not found:
+        return []
+    one = min(found, key=lambda row: row["trainable_parameters"])
+    return [f"{one['name']!r} trains fewer parameters: {one['trainable_parameters']:,}."]

@@ -7,7 +7,6 @@ FOLDER/round-0.json     the scores at the end of a round, written last: what is 
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,7 +20,6 @@ from accelerate import Accelerator
 from quoth.answer import Abstention, best_threshold
 from quoth.config import fill
 from quoth.encoder import Device
-from quoth.errors import QuothError
 from quoth.files import read_json, write_json
 from quoth.model import Model
 from quoth.score.thresholds import choices
@@ -34,7 +32,7 @@ from quoth.train.log import Tell
 from quoth.train.loop import Loop
 from quoth.train.metrics import to_json
 from quoth.train.resume import remove_checkpoints, write_checkpoint
-from quoth.train.training import Training
+from quoth.train.training import DivergedError, Training
 from quoth.windows import by_length
 
 GRAPHS_FROM = 256  # steps of a round from which capturing them as CUDA graphs saves time
@@ -86,8 +84,9 @@ class Trainer:
         begin = time.perf_counter()
         try:
             score = self._train(folder, recipe, number, windows, last)
-        except QuothError as error:  # such as a loss that is not finite: no reason to end the others
-            score = Score(0.0, math.inf, 0.0, 0.0, 0, 0.0, 0.0, error=str(error))
+        except DivergedError as error:  # no reason to end the others
+            score = Score(0.0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, error=str(error))
+        self.accelerator.free_memory()  # it keeps every model that it has prepared
         score = replace(score, wall=time.perf_counter() - begin)
         write_json(done, asdict(score))
         if last:
@@ -97,7 +96,6 @@ class Trainer:
     def drop(self, name: str) -> None:
         """Remove the weights of a candidate that does not go on."""
         remove_checkpoints(self.folder / name)
-        shutil.rmtree(self.folder / name / "checkpoints", ignore_errors=True)
 
     def _train(self, folder: Path, recipe: Recipe, number: int, windows: float, last: bool) -> Score:
         model = build_model(recipe)
@@ -105,7 +103,7 @@ class Trainer:
         if number:
             settings = replace(settings, warmup_ratio=0.0)
         batch = settings.batch_size or 1
-        steps = max(FEWEST * 2**number, round(windows / batch))
+        steps = steps_of(number, windows, batch)
         if steps < GRAPHS_FROM:
             settings = replace(settings, compile="off")
         objective = FineTuning(model, self.task, self.feed, settings, recipe.seed, self.accelerator)
@@ -129,6 +127,11 @@ class Trainer:
             write_checkpoint(folder, loop, facts)
         found = scored[-1]
         return Score(**found, windows=loop.windows, seconds=training.seconds, wall=0.0)
+
+
+def steps_of(number: int, windows: float, batch: int) -> int:
+    """The steps of a candidate at the end of a round, the `number`-th from 0, in which it has seen so many windows."""
+    return max(FEWEST << number, round(windows / batch))
 
 
 def evaluate_model(task: SpanTask, model: Model, feed: Batches, device: Device) -> dict[str, Any]:

@@ -54,22 +54,22 @@ def total_windows(rounds: Sequence[Round]) -> float:
 def halve(
     rounds: Sequence[Round],
     train: Callable[[int, int], Scored],
-    key: Callable[[Scored], float],
+    order: Callable[[Sequence[Scored]], Sequence[int]],
     drop: Callable[[int], None] = lambda candidate: None,
 ) -> list[list[Place[Scored]]]:
     """The places of each round, the best first. train(candidate, round): train it to the end of the round; its score.
 
-    key: what scores are ordered by, higher is better; of equal ones the candidate that stands first is better
+    order(scores): their places in this list, the best one first
     drop(candidate): called for each that does not go on
     """
     left = list(range(rounds[0].candidates))
     places: list[list[Place[Scored]]] = []
     for number in range(len(rounds)):
-        scored = {candidate: train(candidate, number) for candidate in left}
-        order = sorted(left, key=lambda candidate: (-key(scored[candidate]), candidate))
+        scored = [train(candidate, number) for candidate in left]
+        ranked = [(left[i], scored[i]) for i in order(scored)]
         stay = rounds[number + 1].candidates if number + 1 < len(rounds) else 1
-        places.append([Place(one, scored[one], rank < stay) for rank, one in enumerate(order)])
-        for one in order[stay:]:
+        places.append([Place(one, score, rank < stay) for rank, (one, score) in enumerate(ranked)])
+        for one, _ in ranked[stay:]:
             drop(one)
-        left = sorted(order[:stay])
+        left = sorted(one for one, _ in ranked[:stay])
     return places

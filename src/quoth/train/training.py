@@ -30,6 +30,10 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
         self.signal = signal
 
 
+class DivergedError(QuothError):
+    """The loss of a run is not finite."""
+
+
 @dataclass
 class Training:
     """A loop, and when to evaluate it and to save it.
@@ -100,7 +104,7 @@ class Training:
         for name, loss in losses.items():
             if not math.isfinite(loss):
                 of = "" if len(losses) == 1 else f" of {name}"
-                raise QuothError(
+                raise DivergedError(
                     f"the loss{of} is {loss} at step {loop.step}; lower its learning_rate (with another --out)"
                 )
         if self._log:
