@@ -79,7 +79,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", help="beginnings of the names of runs: these, and what they begin from")
     parser.add_argument("--seconds", type=float, default=1e9, help="after which all runs end")
     parser.add_argument("--least", type=float, default=25, help="seconds that must be left to begin a run")
-    parser.add_argument("--limit", type=float, default=120, help="seconds of one run, at most")
+    parser.add_argument("--limit", type=float, default=180, help="seconds of one run, at most")
     parser.add_argument("--workers", type=int, default=12, help="processes")
     parser.add_argument("--old-workers", type=int, default=3, help="processes of the old code")
     parser.add_argument("--seeds", type=int, default=2, help="of what differences are claimed of")
