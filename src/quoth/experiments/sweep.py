@@ -107,9 +107,12 @@ class _Sweep:
     _broken: list[BaseException] = field(default_factory=list)
 
     def go(self, places: Sequence[Place]) -> list[SweepRun]:
-        """Work on all runs that have not finished, one thread a place; wait for them, or for a signal."""
+        """Work on all runs that have not finished, one thread a place; wait for them, or for a signal.
+
+        The first seed of all methods comes before the second of any, so that they can be compared early.
+        """
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for number, run in enumerate(self.board.runs):
+        for number, run in sorted(enumerate(self.board.runs), key=lambda pair: pair[1].seed):
             if run.state != "finished":
                 self._set(number, replace(run, state="waiting", error=""))
                 waiting.put(number)
