@@ -14,6 +14,7 @@ NEEDS_TORCH = (
     "import transformers",
     "support.exporting",
     "quoth.runtime.ensemble",
+    "quoth.experiments.advise import",
     "minilm",
     "span_model",
 )

@@ -31,7 +31,7 @@ from quoth.experiments.advise_training import Trainer, steps_of
 from quoth.experiments.halving import Round, plan_rounds, total_windows
 from quoth.files import read_object, write_json, write_text
 from quoth.folders import remove_leftovers
-from quoth.tasks import Data, SpanTask, prepare
+from quoth.tasks import SpanTask, prepare
 from quoth.train import build_model
 from quoth.train.guard import Stop
 from quoth.train.run import check_device, make_accelerator
@@ -140,7 +140,7 @@ class _Search:
         files = (self.out / QUESTIONS / name for name in (data.TRAIN, data.HELD_OUT))
         train, held_out = map(str, files)
         some = read_candidates(self.ask.model, self.ask.data, 1, self.ask.seed)[0][0].recipe
-        settings = Data(train=(train,), evaluate=held_out)
+        settings = replace(some.data, train=(train,), evaluate=held_out)
         return cast(SpanTask, prepare(settings, build_model(some), self.ask.seed, some.evaluation.max_answer_tokens))
 
     def _check(

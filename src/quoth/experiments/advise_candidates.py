@@ -43,9 +43,10 @@ class Candidate:
 
 
 def read_candidates(
-    model: str, data: str, epochs: float, seed: int, table: Path = TABLE
+    model: str, data: str, epochs: float, seed: int, table: Path | None = None
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """The candidates that this model can be trained by, and for the others, by name, why not."""
+    """The candidates that this model can be trained by, and for the others, by name, why not. table: else `TABLE`."""
+    table = table or TABLE
     layers = len(open_checkpoint(model).shape.layers)
     content = _with_layers(read_table(table), layers)
     content["override"] = _joined(
