@@ -15,6 +15,7 @@ NEEDS_TORCH = (
     "support.exporting",
     "quoth.runtime.ensemble",
     "quoth.experiments.advise import",
+    "advise_material",
     "minilm",
     "span_model",
 )
