@@ -58,6 +58,15 @@ def test_parameters_are_those_of_the_model(found):
         assert one.parameters == needed
 
 
+def test_windows_are_no_longer_than_the_model(found, minilm, tmp_path):
+    data = found["full 1e-4"].recipe.data
+    assert (data.max_length, data.step, data.max_query_length) == (384, 128, 64)
+    short = make_model(tmp_path / "short", minilm, max_position_embeddings=96)
+    for one in read_candidates(str(short), "my.json", 1, 0)[0]:
+        data = one.recipe.data
+        assert (data.max_length, data.step, data.max_query_length) == (96, 32, 24)
+
+
 def test_in_one_layer_half_of_the_depth_is_all_of_it(minilm, tmp_path):
     one = make_model(tmp_path / "one", minilm, num_hidden_layers=1)
     names = [candidate.name for candidate in read_candidates(str(one), "my.json", 1, 0)[0]]

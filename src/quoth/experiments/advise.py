@@ -12,6 +12,7 @@ OUT/advise.json       the facts, written last
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -115,7 +116,7 @@ class _Search:
         epochs = final_epochs(windows)
         candidates, impossible = read_candidates(ask.model, ask.data, epochs, ask.seed)
         if path.exists():
-            plan = _read_plan(path, candidates)
+            plan = _read_plan(path, candidates, epochs * windows)
         else:
             left, costs, left_out = self._check(candidates, task, epochs * windows)
             rounds = self._rounds(left, costs, epochs * windows)
@@ -199,12 +200,15 @@ class _Search:
         return plan_rounds(len(left), self.ask.budget / seconds, windows)
 
 
-def _read_plan(path: Path, candidates: Sequence[Candidate]) -> Plan:
-    """The plan of a search that was interrupted."""
+def _read_plan(path: Path, candidates: Sequence[Candidate], windows: float) -> Plan:
+    """The plan of a search that was interrupted. windows: of a whole training."""
     plan = fill(Plan, read_object(path), str(path))
     known = {one.name for one in candidates}
-    if not known >= plan.costs.keys() or not plan.rounds or plan.rounds[0].candidates != len(plan.costs):
-        raise QuothError(f"{path}: was written by another version of Quoth; use another --out")
+    counts = [one.candidates for one in plan_rounds(len(plan.costs), 1.0)]
+    ends = [0.0, *(one.windows for one in plan.rounds), windows]
+    sound = plan.costs and known >= plan.costs.keys() and counts == [one.candidates for one in plan.rounds]
+    if not sound or plan.windows != windows or ends != sorted(ends) or not all(map(math.isfinite, ends)):
+        raise QuothError(f"{path}: was changed, or written by another version of Quoth; use another --out")
     return plan
 
 
