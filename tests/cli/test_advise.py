@@ -171,10 +171,9 @@ def test_killed_it_goes_on_to_the_same_and_its_commands_train_the_method(given, 
     assert sum(value.numel() for value in trained.parameters()) == best["total_parameters"]
     metrics = json.loads((tmp_path / "out/trained/metrics.json").read_text())
     assert metrics["trainable_parameters"] == best["trainable_parameters"]
-    answer = quoth(
-        "ask", "When was the mill at Arden built?", given.data.parent / "x.txt", "-m", tmp_path / "out/exported"
-    )
-    assert answer.returncode in (0, 2)
+    answered = quoth("evaluate", given.data, "-m", tmp_path / "out/exported", "--json")
+    assert answered.returncode == 0, answered.stderr
+    assert 0 <= json.loads(answered.stdout)["f1"] <= 100
 
 
 @pytest.mark.slow
