@@ -21,6 +21,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def compare_training(options: argparse.Namespace) -> None:
     """Race the training loops."""
     contenders, losses = {}, {}
     for name, version in (("old", OLD), ("new", NEW)):
-        contenders[name], losses[name] = train_contender(lambda v=version: make_loop(v, options), options)
+        contenders[name], losses[name] = train_contender(partial(make_loop, version, options), options)
     times = race(contenders, options.passes, warmup=options.steps)
     settings = f"{options.shape}, {options.batch_size} windows a step, {options.steps} steps a pass"
     print(f"{machine(options.device, ('torch',))}; {settings}, {options.passes} passes in turns\n")
