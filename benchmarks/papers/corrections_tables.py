@@ -1,185 +1,198 @@
-"""The tables of benchmarks.papers.corrections_gpu: what each correction changes."""
+"""The tables of benchmarks.papers.corrections_gpu: what each correction changes, a section a point of the issue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.papers.corrections_results import (
+    BOTH,
+    CONTROL,
+    ENCODER,
+    LOST,
+    TUNED_SCORES,
+    Get,
+    Results,
+    frozen_score,
+    made,
+    thirds,
+)
 from benchmarks.papers.corrections_runs import DEPTHS, HEADS, SHORT, SPAN, SQUAD1, TEACHER
+from benchmarks.papers.corrections_tables_rest import albert, bits, masks, objectives, options, rules, skip
 from benchmarks.papers.schubert_tables import sizes
-from benchmarks.pool import Facts, spread
-from benchmarks.race import markdown
-
-SCORES = {"best_f1": "best F1", "f1": "F1 at 0", "answered_f1": "answerable F1"}
-BOTH = "1/task, task"  # the paper's loss, equal totals, neither floor nor units given back: the row that most share
-CONTROL, ENCODER = "linear", "encoder"
-
-
-class Results:
-    """Runs by name: those of all seeds together."""
-
-    def __init__(self, results: Facts) -> None:
-        self.results = results
-        self.rows: dict[str, list[Facts]] = {}
-        for run in sorted(results["runs"].values(), key=lambda run: int(run["seed"])):
-            self.rows.setdefault(run["name"], []).append(run)
-
-    def of(self, names: Sequence[str]) -> list[str]:
-        """Those of the names that there are runs of."""
-        return [name for name in names if name in self.rows]
-
-    def mean(self, name: str, get: Callable[[Facts], float | None], digits: int = 1) -> str:
-        """Mean ± deviation over seeds; – where there is none."""
-        values = [value for value in map(get, self.rows.get(name, [])) if value is not None]
-        if digits == 1:
-            return spread(values) if values else "–"
-        more = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-        return f"{np.mean(values):.{digits}f}{more}" if values else "–"
-
-    def scores(self, name: str) -> list[str]:
-        """The scores of questions."""
-        return [self.mean(name, lambda run, key=key: run["quality"].get(key)) for key in SCORES]  # type: ignore[misc]
-
-    def losses(self, name: str) -> list[str]:
-        """Before, after the cut, recovered."""
-        return [
-            self.mean(name, lambda run, key=key: run["losses"].get(key), 3)  # type: ignore[misc]
-            for key in ("before", "cut", "recovered")
-        ]
-
-    def sizes(self, name: str) -> list[str]:
-        """Of the first seed: parameters without embeddings and all, in millions, and hidden size."""
-        shape = self.rows[name][0]["shape"]
-        return [*sizes(shape), str(shape["hidden"])]
-
-    def seeds(self, name: str) -> str:
-        """How many."""
-        return str(len(self.rows.get(name, [])))
-
-
-SIZES = ["M without embeddings", "M", "h"]
-LOSSES = ["loss before", "after the cut", "recovered"]
+from benchmarks.pool import Facts
 
 
 def table(results: Facts) -> str:
-    """All tables, so far as they were run."""
+    """All sections, so far as they were run."""
     found = Results(results)
-    parts = [losses(found), on_text(found), gates(found), totals(found), squad1(found), labels(found), heads(found)]
-    parts += [mrpc(found), skip(found), masks(found), rules(found), bits(found), options(found), objectives(found)]
+    parts = [
+        section(
+            "1. Loss of gates and recovery",
+            "Before, gates were trained and models recovered by distillation from the unpruned model; now both are by "
+            "the loss of the task, or of pre-training, itself (Algorithm 1).",
+            task_losses(found),
+            text_losses(found),
+            shapes(found),
+        ),
+        section(
+            "2. Gates of the hidden size h",
+            "Before, α of h was multiplied into every tensor that has this size; now into K, Q, V, P, D and G alone "
+            "(table 5). By the task's loss; with floor and units given back on both sides, since before they were so.",
+            gates(found),
+        ),
+        section(
+            "3. Equal totals",
+            "Before, rows had equal numbers of parameters without embeddings; now with them, as in the paper.",
+            totals(found),
+        ),
+        section(
+            "4. SQuAD 1.1",
+            "Before, “SQuAD 1.1” was a model of SQuAD 2.0 with “no answer” switched off; now it is one tuned on "
+            "answerable questions alone. Both on the answerable questions of the same data.",
+            squad1(found),
+        ),
+        section(
+            "5. Answer or no answer",
+            "Before, a window had the label of its question; now it is “no answer” unless it holds the answer.",
+            labels(found),
+        ),
+        section(
+            "6. The control `linear`",
+            "What a head gains over a linear head that is trained anew on the same frozen states, beside what it gains "
+            "over the encoder's own head, which was all that was shown before.",
+            heads(found),
+            mrpc(found),
+        ),
+        section("7. Skip, masks, rule, equal bits", "", skip(found), masks(found), rules(found), bits(found)),
+        section(
+            "8. Floor of α, and units given back",
+            "Before, both were always on; now they are off in the paper's recipes.",
+            options(found),
+        ),
+        section(
+            "9. ALBERT-e with an MLM head; FLOPs and latency as objectives",
+            "Before, ALBERT-e was refused under the loss of pre-training, and the other objectives had no result.",
+            albert(found),
+            objectives(found),
+        ),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
-def titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return f"**{title}**\n\n{markdown(list(columns), [list(row) for row in rows])}" if rows else ""
+def section(title: str, text: str, *tables: str) -> str:
+    """A heading, a sentence and the tables that there are; nothing without tables."""
+    given = [part for part in (text, *tables) if part]
+    return "\n\n".join([f"### {title}", *given]) if any(tables) else ""
 
 
-def losses(found: Results) -> str:
-    """Point 1, the task's loss."""
+def by_loss(found: Results, prefix: str) -> Iterator[tuple[list[str], str]]:
+    """Rows of point 1, from before to now: by which losses, and the name of the runs."""
+    for losses in ("distillation, distillation", "distillation, task", "task, distillation", "task, task"):
+        if found.of(f"{prefix}/{losses}"):
+            when = {"distillation, distillation": " (before)", "task, task": " (now)"}.get(losses, "")
+            gates, recovery = losses.split(", ")
+            yield [f"{gates}{when}", recovery], f"{prefix}/{losses}"
+
+
+def task_losses(found: Results) -> str:
+    """Point 1 on questions."""
+    rows = [
+        [*cells, found.seeds(name), *found.scores(name), *found.losses(name)] for cells, name in by_loss(found, "1")
+    ]
+    unpruned = found.unpruned("1/")
+    if unpruned and rows:
+        scores = [f"{unpruned['quality'][key]:.1f}" for key in ("best_f1", "f1", "answered_f1")]
+        rows.insert(0, ["unpruned", "–", "1", *scores, f"{unpruned['loss']:.3f}", "–", "–"])
+    return made(["gates by", "recovery by", "seeds", *TUNED_SCORES, *LOST], rows)
+
+
+def shapes(found: Results) -> str:
+    """Point 1: where the two losses cut."""
     rows = []
-    for loss in ("distillation, distillation", "distillation, task", "task, distillation", "task, task"):
-        for name in found.of([f"1/{loss}"]):
-            cells = [*loss.split(", "), found.seeds(name), *found.sizes(name), *found.scores(name)]
-            rows.append([*cells, *found.losses(name), ffn(found.rows[name][0])])
-    columns = ["gates by", "recovery by", "seeds", *SIZES, *SCORES.values(), *LOSSES, "heads; f, by layer"]
-    return titled("1. Loss of gates and recovery, on questions", columns, rows)
+    for data, prefix in (("questions", "1"), ("text", "text")):
+        for cells, name in by_loss(found, prefix):
+            run = found.of(name)[0]
+            rows.append([data, " / ".join(cells), found.size(name), found.hidden(name), *thirds(run)])
+    sizes = [f"{what}, {part} four layers" for what in ("heads", "f") for part in ("bottom", "middle", "top")]
+    return made(["data", "gates / recovery by", "M", "h", *sizes], rows)
 
 
-def ffn(run: Facts) -> str:
-    """Heads and FFN sizes from bottom to top."""
-    layers = run["shape"]["layers"]
-    return "; ".join(" ".join(str(layer[key]) for layer in layers) for key in ("heads", "ffn"))
-
-
-def on_text(found: Results) -> str:
-    """Points 1, 7 and 9 under the loss of pre-training."""
+def text_losses(found: Results) -> str:
+    """Point 1 under the loss of pre-training, then tuned on questions."""
     rows = []
-    names = [HEADS, *(f"text/{kind}" for kind in ("distillation, distillation", "distillation, task", "task, task"))]
-    for name in found.of([*names, "text/albert-e"]):
-        pruned = "shape" in found.rows[name][0]
-        cells = ["unpruned" if name == HEADS else name.removeprefix("text/"), *(found.sizes(name) if pruned else "–––")]
-        rows.append([*cells, *(found.losses(name) if pruned else "–––"), *found.scores(f"tuned/{name}")])
-        start = found.rows[name][0].get("start")
-        if start:
-            lost = [f"{start['losses'][key]:.3f}" for key in ("before", "cut", "recovered")]
-            rows.insert(
-                -1, ["albert-e before gates", *sizes(start["shape"]), str(start["shape"]["hidden"]), *lost, *"–––"]
-            )
-    columns = ["gates, recovery by", *SIZES, *LOSSES, *(f"then tuned: {name}" for name in SCORES.values())]
-    return titled("1 and 9. The same under the loss of pre-training (MLM + NSP)", columns, rows)
+    if found.of(HEADS):
+        loss = found.mean(HEADS, lambda run: run["losses"][-1], 3)
+        rows.append(["unpruned", "–", found.seeds(HEADS), loss, "–", "–", *found.scores(f"tuned/{HEADS}")])
+    for cells, name in by_loss(found, "text"):
+        rows.append([*cells, found.seeds(name), *found.losses(name), *found.scores(f"tuned/{name}")])
+    columns = ["on text: gates by", "recovery by", "seeds", *LOST, *(f"then tuned: {name}" for name in TUNED_SCORES)]
+    return made(columns, rows) if len(rows) > 1 else ""
 
 
 def gates(found: Results) -> str:
     """Point 2."""
     rows = []
     for kind in ("all", "h"):
-        for which in ("all tensors", "table 5"):
-            for name in found.of([f"2/{kind}, {which}"]):
-                alpha = [run["alpha"]["h"] for run in found.rows[name]]
-                other = [run["alpha"]["h"] for run in found.rows.get(f"2/{kind}, all tensors", [])]
+        for which, when in (("all tensors", "before"), ("table 5", "now")):
+            name = f"2/{kind}, {which}"
+            if found.of(name):
+                alpha = [run["alpha"]["h"] for run in found.of(name)]
+                other = [run["alpha"]["h"] for run in found.of(f"2/{kind}, all tensors")]
                 same = [float(np.corrcoef(a, b)[0, 1]) for a, b in zip(alpha, other)]
-                cells = [kind, which, found.seeds(name), *found.sizes(name), f"{np.mean(alpha):.3f}"]
-                cells += [f"{np.std(alpha[0]):.4f}", f"{np.mean(same):.2f}" if same else "–"]
-                rows.append([*cells, *found.scores(name), *found.losses(name)])
-    columns = ["cut", "gates of h on", "seeds", *SIZES, "mean α of h", "its deviation", "correlation with all tensors"]
-    title = "2. Gates of h (by the task's loss, with floor and units given back, as the code before had them)"
-    return titled(title, [*columns, *SCORES.values(), *LOSSES], rows)
+                cells = [kind, f"{which} ({when})", found.seeds(name), found.size(name), found.hidden(name)]
+                cells += [f"{np.mean(alpha):.3f}", f"{np.std(alpha[0]):.4f}", f"{np.mean(same):.2f}" if same else "–"]
+                rows.append([*cells, *found.scores(name)[:2], *found.losses(name)[1:]])
+    columns = ["cut", "gates of h on", "seeds", "M", "h", "mean α of h", "its deviation", "correlation with before"]
+    return made([*columns, *TUNED_SCORES[:2], *LOST[1:]], rows)
 
 
 def totals(found: Results) -> str:
     """Point 3."""
     rows = []
-    for how in ("without embeddings", "totals"):
-        names = {kind: f"3/{kind}, {how}" for kind in ("all", "h", "uniform", "layers")}
-        names |= {"all": BOTH} if how == "totals" else {"layers": "3/layers, totals"}
-        for kind in names:
-            for name in found.of([names[kind]]):
-                cells = [how, kind, found.seeds(name), *found.sizes(name), *found.scores(name)]
-                rows.append([*cells, *found.losses(name), *speed(found, name)])
-    columns = ["matched on", "row", "seeds", *SIZES, *SCORES.values(), *LOSSES, "windows/s"]
-    return titled("3. Equal totals", columns, rows)
-
-
-def speed(found: Results, name: str) -> list[str]:
-    """Windows/s of a shape, and the ratio to the unpruned one."""
-    rates = found.results.get("speeds", {}).get("rates", {})
-    runs, shape = found.results["runs"], found.rows[name][0]["shape"]
-    own = [rate for other, rate in rates.items() if other in runs and runs[other]["shape"] == shape]
-    return [f"{own[0]['rate']:,.0f} ({own[0]['ratio']:.2f} ×)" if own else "–"]
+    for kind in ("all", "layers", "h", "uniform"):
+        shared = {"all": BOTH, "layers": "3/layers, totals"}
+        for how, when in (("without embeddings", "before"), ("totals", "now")):
+            name = shared.get(kind, f"3/{kind}, {how}")
+            if found.of(name) and (kind not in shared or when == "now"):
+                label = "both" if kind in shared else f"{how} ({when})"
+                cells = [kind, label, found.seeds(name), *sizes(found.of(name)[0]["shape"]), found.hidden(name)]
+                rows.append([*cells, *found.scores(name), found.losses(name)[-1]])
+    columns = ["row", "equal", "seeds", "M without embeddings", "M", "h", *TUNED_SCORES, LOST[-1]]
+    return made(columns, rows)
 
 
 def squad1(found: Results) -> str:
     """Point 4."""
-    rows = [
-        [text, found.seeds(name), found.mean(name, lambda run: run["quality"]["answered_f1"])]
-        for name, text in ((TEACHER, "SQuAD 2.0, “answerable F1”"), (SQUAD1, "answerable questions alone"))
-        if name in found.rows
-    ]
-    return titled("4. Tuned on", ["tuned on", "seeds", "F1 on answerable questions, “no answer” off"], rows)
+    texts = ((TEACHER, "all questions, “no answer” off (before)"), (SQUAD1, "answerable questions alone (now)"))
+    rows = [[text, found.seeds(name), found.score(name, "answered_f1")] for name, text in texts if found.of(name)]
+    return made(["tuned on", "seeds", "F1 on answerable questions"], rows)
 
 
 def labels(found: Results) -> str:
     """Point 5."""
     rows = []
     for length in (SPAN, SHORT):
-        for label in ("question", "window"):
-            for name in found.of([f"5/{length}, {label}"]):
-                for head in (ENCODER, CONTROL, "lp"):
-                    rows.append([str(length), label, found.seeds(name), head, *class_cells(found, name, head)])
-    columns = ["length", "label of", "seeds", "head", "EM", "F1", "best EM", "best F1", "said “no answer”, %"]
-    columns += ["right of one window, %", "of several, %"]
-    return titled("5. Answer or no answer", columns, rows)
+        for head in (ENCODER, CONTROL, "lp"):
+            for label, when in (("question", "before"), ("window", "now")):
+                name = f"5/{length}, {label}"
+                if found.of(name):
+                    cells = [str(length), head, f"its {label}" if label == "question" else "the window itself"]
+                    cells[-1] += f" ({when})"
+                    rows.append([*cells, found.seeds(name), *class_cells(found, name, head)])
+    columns = ["length", "head", "label of", "seeds", "EM", "F1", "best EM", "best F1", "said “no answer”, %"]
+    return made([*columns, "right of one window, %", "of several, %"], rows)
 
 
 def class_cells(found: Results, name: str, head: str) -> list[str]:
     """The scores of a head: of its own decision, at the best threshold, and by the number of windows."""
 
-    def own(key: str) -> Callable[[Facts], float]:
+    def own(key: str) -> Get:
         return lambda run: float(next(iter(run["frozen"].values()))[head]["quality"][key])
 
-    def best(key: str) -> Callable[[Facts], float | None]:
-        return lambda run: run["thresholds"][head][key]  # type: ignore[no-any-return]
+    def best(key: str) -> Get:
+        return lambda run: run["thresholds"][head][key]
 
     keys = ("best_exact", "best_f1", "said", "one window", "several windows")
     return [found.mean(name, own(key)) for key in ("exact", "f1")] + [found.mean(name, best(key)) for key in keys]
@@ -188,107 +201,26 @@ def class_cells(found: Results, name: str, head: str) -> list[str]:
 def heads(found: Results) -> str:
     """Point 6: every head beside the encoder's own and the control."""
     name, rows = "6/heads", []
-    runs = found.rows.get(name, [])
-    for head in runs[0]["frozen"][f"{DEPTHS[-1]:g}"] if runs else ():
+    depths = [f"{depth:g}" for depth in DEPTHS]
+    for head in found.of(name)[0]["frozen"][depths[-1]] if found.of(name) else ():
         cells = [head]
-        for depth in DEPTHS:
-
-            def score(run: Facts, head: str = head, depth: float = depth, key: str = "best_f1") -> float:
-                return float(run["frozen"][f"{depth:g}"][head]["quality"][key])
-
-            def over(run: Facts, other: str, score: Callable[..., float] = score) -> float:
-                return score(run) - score(run, head=other)
-
-            cells += [found.mean(name, score), found.mean(name, lambda run, s=score: s(run, key="f1"))]  # type: ignore[misc]
-            cells += [found.mean(name, lambda run, o=over, x=x: o(run, x)) for x in (ENCODER, CONTROL)]  # type: ignore[misc]
+        for depth in depths:
+            overs = ("", ENCODER, CONTROL)
+            cells += [found.mean(name, frozen_score(depth, head, "best_f1", over)) for over in overs]
         rows.append(cells)
-    columns = [
-        f"{text} ({depth:g} e)" for depth in DEPTHS for text in ("best F1", "F1 at 0", "over encoder", "over linear")
-    ]
-    return titled(f"6 and 7. Heads on frozen states, {found.seeds(name)} seeds", ["head", *columns], rows)
+    columns = [f"{text} (epoch {depth})" for depth in depths for text in ("best F1", "over encoder", "over linear")]
+    return made([f"head, seeds: {found.seeds(name)}", *columns], rows)
 
 
 def mrpc(found: Results) -> str:
     """Point 6 on GLUE."""
-    runs = found.rows.get("6/MRPC", [])
-    rows = [
-        [head, *(found.mean("6/MRPC", lambda run, d=depth: run["frozen"][d][head]["quality"]["acc"]) for depth in "13")]  # type: ignore[misc]
-        for head in (runs[0]["frozen"]["3"] if runs else ())
-    ]
-    return titled(f"6. MRPC, accuracy, {found.seeds('6/MRPC')} seeds", ["head", "1 epoch", "3 epochs"], rows)
-
-
-def skip(found: Results) -> str:
-    """Point 7: parameters of LP + adapter with skip and without, at this hidden size."""
-    runs = found.rows.get("6/heads", [])
-    sizes = runs[0]["frozen"][f"{DEPTHS[-1]:g}"] if runs else {}
-    names = [name for name in ("lp-adapter-386 no skip", "lp-adapter-386", "joined") if name in sizes]
-    return "; ".join(f"{name}: {sizes[name]['parameters']:,} parameters" for name in names)
-
-
-def masks(found: Results) -> str:
-    """Point 7: trained on either way of masking, scored on both, then tuned."""
-    rows = []
-    for kind in ("whole words", "tokens"):
-        for name in found.of([f"7/{kind}"]):
-            cells = [kind]
-            for other in ("tokens", "whole words"):
-                for key, digits in (("mlm_loss", 3), ("mlm_accuracy", 1)):
-                    cells.append(found.mean(name, lambda run, o=other, k=key: run["masks"][o][k], digits))  # type: ignore[misc]
-            rows.append([*cells, *found.scores(f"tuned/{name}")])
-    if HEADS in found.rows and rows:
-        rows.insert(0, ["not trained on text", *"––––", *found.scores(f"tuned/{HEADS}")])
-    columns = ["masks in training", "MLM loss, tokens", "accuracy", "MLM loss, whole words", "accuracy"]
-    return titled("7. Masks", [*columns, *(f"then tuned: {name}" for name in SCORES.values())], rows)
-
-
-def rules(found: Results) -> str:
-    """Point 7: the authors' rule on the tuned model."""
-    rows = [list(map(str, row.values())) for run in found.rows.get(TEACHER, [])[:1] for row in run.get("rules", [])]
-    columns = ["rule", "EM", "F1", "has-answer F1", "no-answer F1", "“no answer”"]
-    return titled("7. The rule of BERTVision on the tuned model, seed 0", columns, rows)
-
-
-def bits(found: Results) -> str:
-    """Point 7: which heads have the same bits in two runs."""
-    rows = []
-    for source in ("old", "new"):
-        pair = [found.rows.get(f"7/{source} {time}") for time in ("once", "again")]
-        if all(pair):
-            first, second = (runs[0]["bits"] for runs in pair if runs)
-            equal = ["yes" if first[head] == second[head] else "no" for head in first]
-            rows.append(["before" if source == "old" else "after", *equal])
-    names = list(found.rows["7/new once"][0]["bits"]) if rows and "7/new once" in found.rows else []
-    return titled("7. The same bits of frozen heads in two runs", ["code", *names], rows) if names else ""
-
-
-def options(found: Results) -> str:
-    """Point 8."""
-    names = {"off, off": BOTH, "on, off": "8/floor", "off, on": "8/give back", "on, on": "2/all, table 5"}
-    rows = [
-        [*text.split(", "), found.seeds(name), *found.sizes(name), *found.scores(name), *found.losses(name)]
-        for text, name in names.items()
-        if name in found.rows
-    ]
-    columns = ["floor of 0.1", "units given back", "seeds", *SIZES, *SCORES.values(), *LOSSES]
-    return titled("8. gates.floor and target.give_back", columns, rows)
-
-
-def objectives(found: Results) -> str:
-    """Point 9: what is cut where parameters, FLOPs or latency are the objective."""
-    rows = []
-    names = {"parameters": BOTH, "parameters, multiples of 8": "9/parameters"}
-    names |= {"FLOPs, multiples of 8": "9/flops", "latency, multiples of 8": "9/latency"}
-    for text, name in names.items():
-        for run in found.rows.get(name, [])[:1]:
-            cells = [text, f"{run['cost']:.3f}", *found.sizes(name), f"{flops(run):.2f}", *speed(found, name)]
-            rows.append([*cells, *found.scores(name), ffn(run)])
-    columns = ["objective", "part", *SIZES, f"GFLOPs a window of {SPAN}", "windows/s", *SCORES.values()]
-    return titled("9. FLOPs and latency as objectives", [*columns, "heads; f, by layer"], rows)
-
-
-def flops(run: Facts) -> float:
-    """10⁹ forward operations for a window."""
-    from quoth.encoder.shape import Shape
-
-    return Shape.from_json(run["shape"]).flops(SPAN) * SPAN / 1e9
+    name, rows = "6/MRPC", []
+    for head in found.of(name)[0]["frozen"]["3"] if found.of(name) else ():
+        cells = [
+            found.mean(name, frozen_score(depth, head, "acc", over))
+            for depth in "13"
+            for over in ("", ENCODER, CONTROL)
+        ]
+        rows.append([head, *cells])
+    columns = [f"{text} (epoch {depth})" for depth in "13" for text in ("accuracy", "over encoder", "over linear")]
+    return made([f"MRPC, seeds: {found.seeds(name)}", *columns], rows)

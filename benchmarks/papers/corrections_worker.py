@@ -13,7 +13,10 @@ import os
 import shutil
 import sys
 import time
+import traceback
 from dataclasses import replace
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ from quoth.errors import QuothError
 from quoth.files import read_json, write_json
 from quoth.model.loading import load
 from quoth.model.saving import save
-from quoth.prune import prune
+from quoth.prune import prune, schedule
 from quoth.prune.recipe import read_prune_recipe
 from quoth.recipes import find_recipe
 from quoth.tasks import prepare
@@ -47,11 +50,15 @@ _tasks: dict[Any, Any] = {}
 def work(order: dict[str, Any]) -> dict[str, Any]:
     """Do one run: what tables need of it or, under `error`, why there is nothing."""
     begin, folder = time.perf_counter(), Path(order["out"])
-    prepare_folder(folder, order["overrides"])
     try:
+        prepare_folder(folder, order["overrides"])
         facts = {"train": do_train, "prune": do_prune, "fit": do_fit}[order["how"]](order, folder)
-    except (QuothError, RuntimeError, OSError) as error:  # such as memory: no reason to end the others
-        facts = {"error": f"{type(error).__name__}: {error}"}
+    except Exception as error:  # whatever it is, such as memory: no reason to end the others
+        if order["refused"] and isinstance(error, QuothError):
+            facts = {"refused": str(error)}
+        else:
+            traceback.print_exc()  # into the log
+            facts = {"error": f"{type(error).__name__}: {error}"}
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -67,17 +74,20 @@ def prepare_folder(folder: Path, identity: list[str]) -> None:
         write_json(said, identity)
 
 
-def task_for(recipe: Any, model: Any, longest: int) -> Any:
-    """The task with its data."""
-    if recipe.data not in _tasks:
-        _tasks[recipe.data] = prepare(recipe.data, model, recipe.seed, longest)
-    return _tasks[recipe.data]
+def task_for(order: dict[str, Any], recipe: Any, model: Any, longest: int) -> Any:
+    """The task with its data; the seed draws them where only a part is wanted."""
+    data = recipe.data
+    key = data, recipe.seed if data.fraction < 1 or data.held_out else None
+    if key not in _tasks:
+        kept = {"windows": Path(order["windows"])} if "windows" in signature(prepare).parameters else {}
+        _tasks[key] = prepare(data, model, recipe.seed, longest, **kept)
+    return _tasks[key]
 
 
 def do_train(order: dict[str, Any], folder: Path) -> dict[str, Any]:
     """`quoth train`."""
     recipe = read_recipe(find_recipe(order["recipe"]), order["overrides"])
-    task = task_for(recipe, build_model(recipe), recipe.evaluation.max_answer_tokens)
+    task = task_for(order, recipe, build_model(recipe), recipe.evaluation.max_answer_tokens)
     train(recipe, folder, task=task)
     facts = read_json(folder / "metrics.json")
     found = {key: facts[key] for key in TRAINED if key in facts}
@@ -98,13 +108,19 @@ def do_prune(order: dict[str, Any], folder: Path) -> dict[str, Any]:
     if order.get("latency") and recipe.target.by == "latency":
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "latency.json", order["latency"])
-    prune(recipe, folder, task=task_for(recipe, load(recipe.model), recipe.max_answer_tokens))
+    limit_warm_up(order["steps"])
+    prune(recipe, folder, task=task_for(order, recipe, load(recipe.model), recipe.max_answer_tokens))
     facts = read_json(folder / "metrics.json")
     kept = {name: {key: target[key] for key in KEPT if key in target} for name, target in facts["targets"].items()}
     start = {"start": kept.pop("start")} if "start" in kept else {}
     (target,) = kept.values()
-    unpruned = {key: facts["unpruned"].get(key) for key in ("loss", "quality", "parameters")}
+    unpruned = {key: facts["unpruned"].get(key) for key in ("loss", "quality", "shape")}
     return {**target, **start, "unpruned": unpruned, "alpha": gates_of(folder)}
+
+
+def limit_warm_up(steps: int) -> None:
+    """No more steps of heads alone, where factorised embeddings need such."""
+    schedule.__dict__["warm_up"] = partial(warm_up, most=steps)
 
 
 def gates_of(folder: Path) -> dict[str, Any]:
@@ -125,7 +141,7 @@ def do_fit(order: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Heads of pre-training on the frozen encoder, so that no run has to fit its own."""
     recipe = read_recipe(find_recipe(order["recipe"]), order["overrides"])
     model = load(recipe.model)
-    task = task_for(recipe, model, 30)
+    task = task_for(order, recipe, model, 30)
     names = task.add_head(model, recipe.head, recipe.seed)
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     found = warm_up(model, task, names, accelerator, seed=recipe.seed, most=order["steps"])
@@ -149,7 +165,7 @@ def thresholds(recipe: Any, task: Any, folder: Path) -> dict[str, Any]:
         logits = class_logits(load(place), task.evaluation.windows, Device.choose(None, None))
         scores = np.full(len(labels), -np.inf)
         np.maximum.at(scores, questions, logits[:, 1] - logits[:, 0])  # any window that says "no answer"
-        own = best(scores, labels)
+        own: dict[str, float | None] = dict(best(scores, labels))
         right = (scores >= 0) == labels
         own["one window"] = 100 * float(right[~several].mean()) if (~several).any() else None
         own["several windows"] = 100 * float(right[several].mean()) if several.any() else None
@@ -181,7 +197,7 @@ def masks(recipe: Any, task: Any, folder: Path) -> dict[str, dict[str, float]]:
     model, device = load(folder / "model"), Device.choose(None, None)
     found = {}
     for name, value in (("tokens", False), ("whole words", True)):
-        other = prepare(replace(recipe.data, whole_words=value), model, recipe.seed, 30)
+        other = replace(task, whole_words=value)
         found[name] = dict(other.evaluate(model.to(device.place), device).quality)
     return found
 
