@@ -188,6 +188,15 @@ def test_what_would_have_to_be_pruned_is_left_out_where_something_fits(four, giv
     assert "--int8" in facts["commands"][1]
 
 
+def test_of_several_limits_the_nearest_candidate_is_one_that_was_measured(four, given, tmp_path, monkeypatch):
+    """Of four, half the depth alone fits without pruning, and its latency is too long."""
+    monkeypatch.setattr(module.limits_of, "measure_latency", lambda found, *_: [0.03 for _ in found])
+    found = {one.name: one for one in read_candidates(str(given.model), "x", 1, 0)[0]}
+    sizes = [module.limits_of.sized(found[name], 2e6).size for name in ("half depth 1e-2", "full 1e-2")]
+    with pytest.raises(QuothError, match=r"nearest is 'half depth 1e-2' with 30 ms, not --max-latency 20 ms"):
+        search(given, tmp_path / "out", Limits(latency=0.02, size=sum(sizes) / 2))
+
+
 def test_a_budget_that_is_too_small(four, given, tmp_path, monkeypatch):
     monkeypatch.setattr(module.limits_of, "measure_training", lambda one, *_: 0.5)
     with pytest.raises(QuothError, match=r"^--budget: 4 candidates need at least 0\.6 minutes"):  # 12·4 + 12·2 windows

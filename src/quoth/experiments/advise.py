@@ -169,11 +169,7 @@ class _Search:
         why = {name: limits_of.too_much(found, limits) for name, found in costs.items()}
         why |= {one.name: limits_of.if_pruned(costs[one.name], limits) for one in pruned}
         if not left:
-            nearest = min(costs, key=lambda name: limits_of.excess(costs[name], limits))
-            raise QuothError(
-                f"no candidate keeps the limits; the nearest is {nearest!r} with {_value(why[nearest])}; raise the "
-                "limit, or name a smaller --model"
-            )
+            raise QuothError(_nearest(costs, limits))
         return left, costs, {name: reason for name, reason in why.items() if reason}
 
     def _check_stop(self) -> None:
@@ -219,7 +215,12 @@ def on_part(candidate: Candidate, folder: Path) -> Candidate:
     return replace(candidate, recipe=replace(candidate.recipe, data=settings))
 
 
-def _value(why: str | None) -> str:
-    """The words of `too_much` the other way round."""
-    limit, _, value = (why or "").partition(": ")
-    return f"{value}, not {limit}"
+def _nearest(costs: Mapping[str, Costs], limits: Limits) -> str:
+    """That no candidate keeps the limits, and which one is nearest to that."""
+    broken = {name: why for name, one in costs.items() if (why := limits_of.too_much(one, limits))}
+    name = min(broken, key=lambda name: limits_of.excess(costs[name], limits))
+    limit, _, value = broken[name].partition(": ")
+    return (
+        f"no candidate keeps the limits; the nearest is {name!r} with {value}, not {limit}; raise the limit, or name a "
+        "smaller --model"
+    )
