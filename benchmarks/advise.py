@@ -115,6 +115,7 @@ def _do(
     waiting = list(left)
     running: dict[Future[Facts], Job] = {}
     results["left"] = [job.name for job in left]
+    write_json(path, results)
     while running or (waiting and time.monotonic() < until):
         while waiting and len(running) < workers and time.monotonic() < until:
             job = waiting.pop(0)
@@ -166,6 +167,8 @@ def _said(facts: Facts) -> str:
         return f"failed: {facts['failed']}"
     if "quality" in facts:
         return f"F1 {main_score(facts['quality']):.2f}, training {facts['train_seconds']:.1f} s"
+    if "why" in facts:
+        return str(facts["why"])
     if "best" in facts:
         return f"{facts['best']}, training {facts['cost']['train_seconds']:.1f} s"
     return " ".join(f"{one['score']:.1f}/{one['loss']:.2f}" for one in facts["rounds"])

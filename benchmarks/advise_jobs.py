@@ -170,7 +170,7 @@ def _search(job: Job) -> Facts:
     try:
         return advise(_ask(job), job.folder)
     except QuothError as error:  # such as limits that nothing keeps
-        return {"failed": str(error)}
+        return {"rows": [], "best": "none", "why": str(error)}
 
 
 def _train(job: Job) -> Facts:

@@ -47,7 +47,7 @@ def _judged(kind: str, facts: Facts, sweep: Facts) -> Facts:
     allowed = {name: sweep[name] for name in names if name in sweep}
     chosen = facts["best"].replace(" ", "-")
     found: Facts = {"limits": kind, "choice": chosen, "candidates": len(names), "trained": len(allowed)}
-    if len(allowed) < len(names):
+    if not names or len(allowed) < len(names):
         return found
     best = max(allowed, key=lambda name: allowed[name]["f1"])
     totals = {key: sum(one[key] for one in allowed.values()) for key in ("windows", "seconds", "train_seconds")}

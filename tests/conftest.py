@@ -14,6 +14,8 @@ NEEDS_TORCH = (
     "import transformers",
     "support.exporting",
     "quoth.runtime.ensemble",
+    "quoth.experiments.advise import",
+    "advise_material",
     "minilm",
     "span_model",
 )

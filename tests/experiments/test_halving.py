@@ -1,6 +1,7 @@
 """Successive halving against a loop written by hand, and its plan against the budget."""
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ def best_first(scores):
 
 
 def by_hand(table, counts):
-    """Who is trained in each round, who is dropped after it, and who is left: table[r][i] is the score of i in round r."""
+    """Who is trained in each round, who is dropped after it, who is left. table[r][i]: the score of i in round r."""
     alive, trained, dropped = list(range(counts[0])), [], []
     for turn, count in enumerate(counts):
         assert len(alive) == count
@@ -49,8 +50,8 @@ def test_half_go_on_rounded_up_down_to_two(candidates, counts):
 def test_the_rounds_take_the_budget(candidates, budget):
     rounds = plan_rounds(candidates, budget)
     assert math.isclose(total_windows(rounds), budget, rel_tol=1e-9)
-    assert all(after.windows == 2 * before.windows for before, after in zip(rounds, rounds[1:]))
-    assert all(after.candidates == math.ceil(one.candidates / 2) for one, after in zip(rounds, rounds[1:]))
+    assert all(after.windows == 2 * before.windows for before, after in pairwise(rounds))
+    assert all(after.candidates == math.ceil(one.candidates / 2) for one, after in pairwise(rounds))
 
 
 @given(st.integers(1, 50), st.floats(1.0, 1e6), st.floats(1.0, 1e4))

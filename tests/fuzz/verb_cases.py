@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,8 @@ from fuzz.data_formats import ANSWERS, PREDICTIONS, PROBABILITIES
 from fuzz.hostile import TEXTS, Draw, changed, damage, json_file, json_lines, toml
 from fuzz.material import CONTEXT, model_folders, squad
 from fuzz.run_formats import LOG, METRICS, PRUNED, STAGE
+from quoth.experiments.advise import Ask
+from quoth.experiments.advise import advise as run_search
 from quoth.search import open_index
 
 OUT = "out"  # the only place that a verb may write to
@@ -339,6 +342,53 @@ def sweep(draw: Draw) -> Case:
     return Case(files, arguments)
 
 
+AMOUNTS = ("20ms", "1h", "30MB", "5kB", "9GB", "1.5 s", "30", "0s", "-1ms", "MB", "1e9h", *NUMBERS)
+
+
+def _passages() -> bytes:
+    """The questions of `SQUAD` three times, each time about another passage, so that some can be held out."""
+    content = squad()
+    (passage,) = content["data"][0]["paragraphs"]
+    made = [
+        {**passage, "context": CONTEXT + end, "qas": [{**qa, "id": qa["id"] + end} for qa in passage["qas"]]}
+        for end in ("", " It fell.", " It stood.")
+    ]
+    return json.dumps({**content, "data": [{"title": "Mill", "paragraphs": made}]}).encode()
+
+
+@cache
+def _stored_search() -> dict[str, bytes]:
+    """A search that has ended: of these questions and the model that `advise` draws most often, in OUT/run."""
+    with TemporaryDirectory() as folder, chdir(folder):
+        for name, data in {"d.json": _passages(), **_below("m", model_folders()["whole"])}.items():
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_bytes(data)
+        run_search(Ask("d.json", "m", device="cpu"), f"{OUT}/run")
+        found = sorted(Path(OUT).rglob("*.json"))
+        return {str(path): path.read_bytes() for path in found if path.name not in ("advise.json", "log.jsonl")}
+
+
+@st.composite
+def advise(draw: Draw) -> Case:
+    """Questions and limits; now and then a search of the same that has ended, with one file of it changed."""
+    files = {**draw(model_files("whole", "hf", "sharded", "bin")), "d.json": _passages()}
+    if draw(st.integers(0, 2)) == 2:
+        files |= draw(data_files())
+    if draw(st.integers(0, 3)) == 3:
+        stored = _stored_search()
+        changed_one = draw(st.sampled_from(sorted(stored)))
+        files = {"d.json": _passages(), **_below("m", model_folders()["whole"]), **stored}
+        files[changed_one] = draw(json_file(json.loads(stored[changed_one]), most=2))
+        given = ["--device", "cpu", *draw(st.sampled_from(([], ["--json"])))]
+        return Case(files, ("advise", "--data", "d.json", "-m", "m", "--out", f"{OUT}/run", *given))
+    more = draw(
+        options(max_latency=AMOUNTS, max_size=AMOUNTS, max_train=AMOUNTS, budget=("0.01", "1", *NUMBERS), **DEVICE)
+    )
+    data = ["--data", _argument(draw, "d.json")] if draw(st.integers(0, 11)) < 11 else []
+    arguments = (_command(draw, "advise"), *data, "-m", _argument(draw, "m"), "--out", _out(draw, "run"), *more)
+    return Case(files, arguments)
+
+
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 MESSAGES = (
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
@@ -445,6 +495,7 @@ CASES: dict[str, Any] = {
     "analyse": analyse(),
     "compare": compare(),
     "sweep": sweep(),
+    "advise": advise(),
     "inspect": inspect(),
     "export": export(),
     "build": recipe_run("build", BUILDING),

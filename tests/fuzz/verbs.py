@@ -23,7 +23,7 @@ CONTROL = {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))} - set("\n\t
 
 
 # Seconds after which a verb is asked to stop: a recipe may ask for thousands of epochs, and a server has no end.
-LONG = {"train": 3.0, "prune": 3.0, "build": 3.0, "serve": 2.0}
+LONG = {"advise": 2.0, "train": 3.0, "prune": 3.0, "build": 3.0, "serve": 2.0}
 
 
 @contextmanager

@@ -12,6 +12,7 @@ OUT/advise.json       the facts, written last
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -31,7 +32,7 @@ from quoth.experiments.advise_training import Trainer, steps_of
 from quoth.experiments.halving import Round, plan_rounds, total_windows
 from quoth.files import read_object, write_json, write_text
 from quoth.folders import remove_leftovers
-from quoth.tasks import Data, SpanTask, prepare
+from quoth.tasks import SpanTask, prepare
 from quoth.train import build_model
 from quoth.train.guard import Stop
 from quoth.train.run import check_device, make_accelerator
@@ -115,7 +116,7 @@ class _Search:
         epochs = final_epochs(windows)
         candidates, impossible = read_candidates(ask.model, ask.data, epochs, ask.seed)
         if path.exists():
-            plan = _read_plan(path, candidates)
+            plan = _read_plan(path, candidates, epochs * windows)
         else:
             left, costs, left_out = self._check(candidates, task, epochs * windows)
             rounds = self._rounds(left, costs, epochs * windows)
@@ -140,7 +141,7 @@ class _Search:
         files = (self.out / QUESTIONS / name for name in (data.TRAIN, data.HELD_OUT))
         train, held_out = map(str, files)
         some = read_candidates(self.ask.model, self.ask.data, 1, self.ask.seed)[0][0].recipe
-        settings = Data(train=(train,), evaluate=held_out)
+        settings = replace(some.data, train=(train,), evaluate=held_out)
         return cast(SpanTask, prepare(settings, build_model(some), self.ask.seed, some.evaluation.max_answer_tokens))
 
     def _check(
@@ -168,11 +169,7 @@ class _Search:
         why = {name: limits_of.too_much(found, limits) for name, found in costs.items()}
         why |= {one.name: limits_of.if_pruned(costs[one.name], limits) for one in pruned}
         if not left:
-            nearest = min(costs, key=lambda name: limits_of.excess(costs[name], limits))
-            raise QuothError(
-                f"no candidate keeps the limits; the nearest is {nearest!r} with {_value(why[nearest])}; raise the "
-                "limit, or name a smaller --model"
-            )
+            raise QuothError(_nearest(costs, limits))
         return left, costs, {name: reason for name, reason in why.items() if reason}
 
     def _check_stop(self) -> None:
@@ -199,12 +196,15 @@ class _Search:
         return plan_rounds(len(left), self.ask.budget / seconds, windows)
 
 
-def _read_plan(path: Path, candidates: Sequence[Candidate]) -> Plan:
-    """The plan of a search that was interrupted."""
+def _read_plan(path: Path, candidates: Sequence[Candidate], windows: float) -> Plan:
+    """The plan of a search that was interrupted. windows: of a whole training."""
     plan = fill(Plan, read_object(path), str(path))
     known = {one.name for one in candidates}
-    if not known >= plan.costs.keys() or not plan.rounds or plan.rounds[0].candidates != len(plan.costs):
-        raise QuothError(f"{path}: was written by another version of Quoth; use another --out")
+    counts = [one.candidates for one in plan_rounds(len(plan.costs), 1.0)]
+    ends = [0.0, *(one.windows for one in plan.rounds), windows]
+    sound = plan.costs and known >= plan.costs.keys() and counts == [one.candidates for one in plan.rounds]
+    if not sound or plan.windows != windows or ends != sorted(ends) or not all(map(math.isfinite, ends)):
+        raise QuothError(f"{path}: was changed, or written by another version of Quoth; use another --out")
     return plan
 
 
@@ -215,7 +215,12 @@ def on_part(candidate: Candidate, folder: Path) -> Candidate:
     return replace(candidate, recipe=replace(candidate.recipe, data=settings))
 
 
-def _value(why: str | None) -> str:
-    """The words of `too_much` the other way round."""
-    limit, _, value = (why or "").partition(": ")
-    return f"{value}, not {limit}"
+def _nearest(costs: Mapping[str, Costs], limits: Limits) -> str:
+    """That no candidate keeps the limits, and which one is nearest to that."""
+    broken = {name: why for name, one in costs.items() if (why := limits_of.too_much(one, limits))}
+    name = min(broken, key=lambda name: limits_of.excess(costs[name], limits))
+    limit, _, value = broken[name].partition(": ")
+    return (
+        f"no candidate keeps the limits; the nearest is {name!r} with {value}, not {limit}; raise the limit, or name a "
+        "smaller --model"
+    )

@@ -43,9 +43,10 @@ class Candidate:
 
 
 def read_candidates(
-    model: str, data: str, epochs: float, seed: int, table: Path = TABLE
+    model: str, data: str, epochs: float, seed: int, table: Path | None = None
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """The candidates that this model can be trained by, and for the others, by name, why not."""
+    """The candidates that this model can be trained by, and for the others, by name, why not. table: else `TABLE`."""
+    table = table or TABLE
     layers = len(open_checkpoint(model).shape.layers)
     content = _with_layers(read_table(table), layers)
     content["override"] = _joined(
@@ -73,11 +74,23 @@ def final_epochs(windows: int) -> int:
 
 
 def _candidate(name: str, recipe: Recipe, layers: int) -> Candidate:
-    sizes, shape = sizes_of(recipe), open_checkpoint(recipe.model).shape
+    opened = open_checkpoint(recipe.model)
+    recipe = _within(recipe, opened.shape.positions - opened.style.first_position)
+    sizes, shape = sizes_of(recipe), opened.shape
     reads = build_head(recipe.head, shape.hidden, layers).reads
     depth = max(layer % (layers + 1) for layer in reads)
     cut = shape if shape.tied or not depth else replace(shape, layers=shape.layers[:depth])
     return Candidate(name, recipe, depth, sizes, sizes.total - (shape.total() - cut.total()))
+
+
+def _within(recipe: Recipe, longest: int) -> Recipe:
+    """With windows that the model can take: shorter ones where it ends before those of the table."""
+    data = recipe.data
+    if data.max_length <= longest:
+        return recipe
+    asked = max(1, min(data.max_query_length, longest // 4))
+    step = max(1, min(data.step, longest // 3))
+    return replace(recipe, data=replace(data, max_length=longest, step=step, max_query_length=asked))
 
 
 def _with_layers(value: Any, layers: int) -> Any:

@@ -47,11 +47,17 @@ def race(
         board = replace(board, round=turn, name=one.name, number=place, status=None)
         tell(board, "")
         last = turn == len(rounds) - 1
-        trainer.tell = lambda news: tell(replace(board, status=None if isinstance(news, str) else news), "")
+        trainer.tell = show
         score = trainer.train(one.folder, one.recipe, turn, rounds[turn].windows, last)
-        board = replace(board, done=board.done + rounds[turn].windows - before)
+        board = replace(board, done=board.done + rounds[turn].windows - before, status=None)
         tell(board, _line(board, score))
         return score
+
+    def show(news: Status | str) -> None:
+        nonlocal board
+        if isinstance(news, Status):
+            board = replace(board, status=news)
+        tell(board, "")
 
     return halve(rounds, train, order, lambda number: trainer.drop(candidates[number].folder))
 

@@ -20,7 +20,8 @@ from accelerate import Accelerator
 from quoth.answer import Abstention, best_threshold
 from quoth.config import fill
 from quoth.encoder import Device
-from quoth.files import read_json, write_json
+from quoth.errors import QuothError
+from quoth.files import read_object, write_json
 from quoth.model import Model
 from quoth.score.thresholds import choices
 from quoth.tasks import SpanTask
@@ -80,7 +81,7 @@ class Trainer:
         folder = self.folder / name
         done = folder / f"round-{number}.json"
         if done.exists():
-            return fill(Score, read_json(done), str(done))
+            return self._read(done)
         begin = time.perf_counter()
         try:
             score = self._train(folder, recipe, number, windows, last)
@@ -91,6 +92,16 @@ class Trainer:
         write_json(done, asdict(score))
         if last:
             remove_checkpoints(folder)
+        return score
+
+    def _read(self, path: Path) -> Score:
+        """The score of a round that is done."""
+        score = fill(Score, read_object(path), str(path))
+        assert self.task.dataset is not None
+        numbers = [score.score / 100, score.windows, score.wall, score.loss, *score.scores]
+        wanted = 0 if score.error else len(self.task.dataset.questions)
+        if len(score.scores) != wanted or not all(math.isfinite(number) and number >= 0 for number in numbers):
+            raise QuothError(f"{path}: is not what Quoth writes there; remove it, and the round is done again")
         return score
 
     def drop(self, name: str) -> None:
