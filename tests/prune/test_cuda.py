@@ -12,6 +12,7 @@ pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU on this machine"),
 ]
+EXACT = "akvf"  # a hidden unit with α = 0 still counts in LayerNorm: tests/prune/test_cut.py
 SHAPE = Shape(97, 64, 2, 88, 88, (LayerShape(3, 20, 36, 70), LayerShape(4, 16, 16, 37)))
 
 
@@ -42,14 +43,14 @@ def test_gates_at_one_change_no_bit(model, packed):
 
 
 def test_gated_with_zeros_equals_cut(model, packed):
-    """As near as bf16 gives it: of the other path, and of kernels of other sizes."""
-    gates, keep = Gates(SHAPE).cuda(), random_keep(SHAPE, 0, share=0.8)
-    gates.zero(keep)
+    """As near as bf16 gives it: of the other path, and of kernels of other sizes. Of kinds for which this is exact."""
+    gates = Gates(SHAPE, EXACT).cuda()
+    gates.zero(random_keep(SHAPE, 0, EXACT, share=0.8))
     small = cut(model, gates)
     with gated(model, gates):
-        exact = outputs(model, packed, keep["h"].cuda())
+        exact = outputs(model, packed)
         with half():
-            rough = outputs(model, packed, keep["h"].cuda())
+            rough = outputs(model, packed)
     assert (outputs(small, packed) - exact).norm() < 1e-3 * exact.norm()  # fp32, perhaps with TF32
     with half():
         assert (outputs(small, packed) - rough).norm() < 2e-2 * exact.norm()

@@ -63,15 +63,13 @@ class Layer(nn.Module):
         self.ffn_adapter: Any = None
         self.style = style
 
-    def forward(self, x: Tensor, residual: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """x: (T, h) → (T, h). The states come in and go out twice, see `linear_add_norm`."""
+    def forward(self, x: Tensor, plan: Plan) -> Tensor:
+        """x: (T, h) → (T, h)."""
         p = self.style.dropout if self.training else 0.0
         mixed = self.attention(x, plan)
-        x, residual = linear_add_norm(
-            self.attention.output, mixed, residual, self.attention_norm, p, self.attention_adapter
-        )
+        x = linear_add_norm(self.attention.output, mixed, x, self.attention_norm, p, self.attention_adapter)
         wide = linear_activate(self.up, x, self.style.activation)
-        return linear_add_norm(self.down, wide, residual, self.ffn_norm, p, self.ffn_adapter)
+        return linear_add_norm(self.down, wide, x, self.ffn_norm, p, self.ffn_adapter)
 
 
 class Encoder(nn.Module):
@@ -111,14 +109,14 @@ class Encoder(nn.Module):
         """
         wanted = [self.layer_number(layer) for layer in layers]
         plan = self._plan(packed)
-        x = residual = self.embeddings(packed).to(self._dtype(packed))
+        x = self.embeddings(packed).to(self._dtype(packed))
         kept = {0: x} if 0 in wanted else {}
         for number in range(1, max(wanted) + 1):
             layer = self.layers[0 if self.shape.tied else number - 1]
             if self.checkpointing and torch.is_grad_enabled():
-                x, residual = checkpoint(layer, x, residual, plan, use_reentrant=False)
+                x = checkpoint(layer, x, plan, use_reentrant=False)
             else:
-                x, residual = layer(x, residual, plan)
+                x = layer(x, plan)
             if number in wanted:
                 kept[number] = x
         return tuple(kept[number] for number in wanted)

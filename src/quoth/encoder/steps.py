@@ -36,11 +36,9 @@ def linear_activate(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
 
 def linear_add_norm(
     linear: nn.Linear, x: Tensor, residual: Tensor, norm: nn.LayerNorm, p: float, adapter: Inserted | None = None
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """LayerNorm(residual + dropout(W·x + b)): the end of each half of a layer. x: (T, n), residual: (T, h) → (T, h).
 
-    The result is given twice: for what computes with it, and for the next residual sum. On a GPU the gradients of both
-    are added in the backward pass of this step, not by a kernel of their own.
     p is the dropout probability, 0 outside training. An adapter comes after the dropout and before the sum
     (Houlsby et al. 2019, figure 2).
     """
@@ -112,8 +110,8 @@ def activate(x: Tensor, activation: str) -> Tensor:
 
 def _add_norm(
     x: Tensor, bias: Tensor | None, residual: Tensor, norm: nn.LayerNorm, p: float, more: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """LayerNorm(residual + dropout(x + bias) + more), twice. x, residual, more: (T, h) → (T, h)."""
+) -> Tensor:
+    """LayerNorm(residual + dropout(x + bias) + more). x, residual, more: (T, h) → (T, h)."""
     if half_on_cuda(x) and have_kernels(x) and x.dtype == residual.dtype and type(norm) is nn.LayerNorm:
         from quoth.encoder.kernels.add_norm import add_norm  # Triton is optional
 
@@ -121,8 +119,7 @@ def _add_norm(
         return add_norm(x, bias, residual, norm.weight, norm.bias, norm.eps, p, more)
     x = F.dropout(x if bias is None else x + bias, p)
     x = x if more is None else more + x
-    y = layer_norm(norm, residual + x).to(residual.dtype)
-    return y, y
+    return layer_norm(norm, residual + x).to(residual.dtype)
 
 
 def half_on_cuda(x: Tensor) -> bool:

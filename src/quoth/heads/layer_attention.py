@@ -146,8 +146,8 @@ class EncoderBlock(Queries):
         """(L, T, f) → (T, outputs)."""
         attended = self._attend(x, _softmax(self._products(x, here)))
         queries = self.query.to(attended.dtype).unsqueeze(1).expand_as(attended).flatten(0, 1)
-        z, residual = linear_add_norm(self.output, attended.flatten(0, 1), queries, self.attention_norm, 0.0)
-        mixed, _ = linear_add_norm(self.down, linear_activate(self.up, z, "gelu"), residual, self.ffn_norm, 0.0)
+        z = linear_add_norm(self.output, attended.flatten(0, 1), queries, self.attention_norm, 0.0)
+        mixed = linear_add_norm(self.down, linear_activate(self.up, z, "gelu"), z, self.ffn_norm, 0.0)
         logits = torch.bmm(mixed.view_as(attended), self.query.to(mixed.dtype).unsqueeze(2)).squeeze(2)
         return logits.T + self.bias
 

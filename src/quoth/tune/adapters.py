@@ -33,7 +33,7 @@ PLACES = ("attention_adapter", "ffn_adapter")
 
 
 class _Dropped(torch.autograd.Function):
-    """x = dropout(product + bias) and W₂·gelu(W₁·x + b₁), on CUDA in half precision, where d is too wide for `_Fused`.
+    """x = dropout(product + bias) and W₂·gelu(W₁·x + b₁), on CUDA in half precision.
 
     The backward pass brings both gradients of x through the dropout in one pass over memory.
     """
@@ -63,33 +63,6 @@ class _Dropped(torch.autograd.Function):
         return dproduct, dbias, dlow.t() @ x, dlow.sum(0), dy.t() @ active, None, None
 
 
-class _Fused(torch.autograd.Function):
-    """dropout(product + bias) and the adapter's two products in one kernel each way, on CUDA in half precision.
-
-    (T, h) → (T, h): x + W₂·gelu(W₁·x + b₁), x = dropout(product + bias)
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, product: Tensor, bias: Tensor | None, w1: Tensor, b1: Tensor, w2: Tensor, seed: Tensor, p: float
-    ) -> Tensor:
-        from quoth.encoder.kernels.adapter import adapted  # Triton is optional
-
-        x, low, total = adapted(product, bias, w1, b1, w2, seed, p)
-        ctx.save_for_backward(x, w1, b1, w2, low, seed)
-        ctx.p, ctx.bias = p, None if bias is None else bias.dtype
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, dtotal: Tensor) -> tuple[Tensor | None, ...]:
-        from quoth.encoder.kernels.adapter import adapted_gradients  # Triton is optional
-
-        x, w1, b1, w2, low, seed = ctx.saved_tensors
-        dproduct, dlow, active, db1 = adapted_gradients(dtotal, low, w1, w2, seed, ctx.p)
-        dbias = dproduct.sum(0, dtype=torch.float32).to(ctx.bias) if ctx.needs_input_grad[1] else None
-        return dproduct, dbias, dlow.t() @ x, db1.to(b1.dtype), dtotal.t() @ active, None, None
-
-
 class Adapter(nn.Module):
     """x + W₂·gelu(W₁·x + b₁) + b₂: 2·h·d + h + d parameters."""
 
@@ -111,20 +84,13 @@ class Adapter(nn.Module):
         """x: (B, L, h) → (B, L, h)."""
         return g("Add", x, g.dense(g.activate(g.dense(x, self.down), "gelu"), self.up))
 
-    def apart(self, product: Tensor, bias: Tensor | None, p: float) -> tuple[Tensor, Tensor | None, Tensor]:
-        """X = dropout(product + bias), (T, h); W₂·gelu(W₁·x + b₁), (T, h); b₂: the sum that follows adds the three.
-
-        Or the sum of the first two, None, and b₂, where one kernel makes it.
-        """
+    def apart(self, product: Tensor, bias: Tensor | None, p: float) -> tuple[Tensor, Tensor, Tensor]:
+        """X = dropout(product + bias), (T, h); W₂·gelu(W₁·x + b₁), (T, h); b₂: the sum that follows adds the three."""
         weights = [weight.to(product.dtype) for weight in (self.down.weight, self.down.bias, self.up.weight)]
         if p > 0 and half_on_cuda(product) and have_kernels(product):
-            from quoth.encoder.kernels.adapter import WIDEST as FUSED  # Triton is optional
-            from quoth.encoder.kernels.dropout import seed_for
+            from quoth.encoder.kernels.dropout import seed_for  # Triton is optional
 
-            inputs = (product, bias, *weights, seed_for(product, p), p)
-            if self.down.out_features <= FUSED:
-                return _Fused.apply(*inputs), None, self.up.bias
-            return *_Dropped.apply(*inputs), self.up.bias
+            return *_Dropped.apply(product, bias, *weights, seed_for(product, p), p), self.up.bias
         x = F.dropout(product if bias is None else product + bias, p)
         return x, F.linear(F.gelu(F.linear(x, *weights[:2])), weights[2]), self.up.bias
 

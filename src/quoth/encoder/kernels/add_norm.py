@@ -7,9 +7,6 @@
 Why by hand: in a profile of a compiled BERT-base training step, a quarter of the time was the *backward* kernel of this
 step, as much as two matrix products. It is bound by memory, so it reads its inputs once, writes its outputs once, and
 sums the gradients of bias, gain and offset on the way.
-
-y has two uses, in a matrix product and in the next residual sum, so it is given twice: the backward pass reads both
-gradients and adds them, which spares a kernel that reads both and writes their sum.
 """
 
 from __future__ import annotations
@@ -67,9 +64,9 @@ def _add_norm_forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _add_norm_backward(  # type: ignore[no-untyped-def]
-    dy, again, z, mean, scale, gain, seed, dz, dx, partial,
+    dy, z, mean, scale, gain, seed, dz, dx, partial,
     rows, steps, width, threshold, rescale,
-    AGAIN: tl.constexpr, DROPOUT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    DROPOUT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     rescale = single(rescale)
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -83,8 +80,6 @@ def _add_norm_backward(  # type: ignore[no-untyped-def]
         at = row[:, None] * width + column[None, :]
         inside = (row < rows)[:, None] & (column < width)[None, :]
         grad = tl.load(dy + at, inside, 0.0).to(tl.float32)
-        if AGAIN:
-            grad += tl.load(again + at, inside, 0.0).to(tl.float32)
         inverse = tl.load(scale + row, row < rows, 0.0)[:, None]
         normal = tl.load(z + at, inside, 0.0).to(tl.float32) - tl.load(mean + row, row < rows, 0.0)[:, None]
         normal = tl.where(inside, normal * inverse, 0.0)
@@ -131,24 +126,23 @@ def _results(x: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _compute_gradients(
-    dy: Tensor, again: Tensor | None, z: Tensor, statistics: Tensor, gain: Tensor, seed: Tensor, p: float
+    dy: Tensor, z: Tensor, statistics: Tensor, gain: Tensor, seed: Tensor, p: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(dz, dx, sums (3, h): of gain, offset, bias) of dy + again; dx is empty where nothing was dropped: it is dz."""
+    """(dz, dx, sums (3, h): of gain, offset, bias); dx is empty where nothing was dropped: then it is dz."""
     rows, width = z.shape
     programs = min(_PROGRAMS, triton.cdiv(rows, _ROWS))
-    dz, dx, _ = _gradient_results(dy, again, z, p)
+    dz, dx, _ = _gradient_results(dy, z, p)
     partial = torch.empty((3, programs, width), dtype=torch.float32, device=z.device)
     block = triton.next_power_of_2(width)
     _add_norm_backward[(programs,)](
-        dy.contiguous(), dy if again is None else again.contiguous(), z, *statistics, gain, seed, dz,
-        dx if p > 0 else dz, partial,
+        dy.contiguous(), z, *statistics, gain, seed, dz, dx if p > 0 else dz, partial,
         rows, triton.cdiv(rows, programs * _ROWS), width, keep_threshold(p), 1 / (1 - p),
-        AGAIN=again is not None, DROPOUT=p > 0, ROWS=_ROWS, BLOCK=block, num_warps=_warps(block),
+        DROPOUT=p > 0, ROWS=_ROWS, BLOCK=block, num_warps=_warps(block),
     )  # fmt: skip
     return dz, dx, sum_rows(partial)
 
 
-def _gradient_results(dy: Tensor, again: Tensor | None, z: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _gradient_results(dy: Tensor, z: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
     p = settings[-1]
     dx = z.new_empty(z.shape if p > 0 else (0,))
     return z.new_empty(z.shape), dx, z.new_empty((3, z.shape[1]), dtype=torch.float32)
@@ -163,9 +157,8 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
     ctx.dtypes, ctx.more = (bias.dtype, gain.dtype, offset.dtype), more is not None
 
 
-def _backward(ctx: Any, dy: Tensor | None, again: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    first, second = (again, None) if dy is None else (dy, again)
-    dz, dx, sums = _gradients(first, second, *ctx.saved_tensors, ctx.p)
+def _backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    dz, dx, sums = _gradients(dy, *ctx.saved_tensors, ctx.p)
     of_bias, of_gain, of_offset = ctx.dtypes
     dgain, doffset, dbias = sums.unbind()
     dx = dx if ctx.p > 0 else dz
@@ -173,21 +166,18 @@ def _backward(ctx: Any, dy: Tensor | None, again: Tensor | None, *_: Any) -> tup
     return dx, dbias.to(of_bias), dz, dmore, dgain.to(of_gain), doffset.to(of_offset), *(None,) * 4
 
 
-_add_norm = operator("quoth::add_norm", _compute, _results, setup=_setup, backward=_backward, twice=True)
+_add_norm = operator("quoth::add_norm", _compute, _results, setup=_setup, backward=_backward)
 
 
 def add_norm(
     x: Tensor, bias: Tensor, residual: Tensor, gain: Tensor, offset: Tensor, eps: float, p: float,
     more: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """LayerNorm(residual + dropout(x + bias) + more), twice: for a product, and for the residual sum that follows.
-
-    x, residual, more: (T, h) in half precision; the rest: (h,).
-    """
+) -> Tensor:  # fmt: skip
+    """LayerNorm(residual + dropout(x + bias) + more). x, residual, more: (T, h) in half precision; the rest: (h,)."""
     inputs = (x, bias, residual, more, gain, offset)
     trained = any(tensor.requires_grad for tensor in inputs if tensor is not None)
     saving = trained and torch.is_grad_enabled()
-    return _add_norm(*inputs, seed_for(x, p), eps, p, saving)[:2]  # type: ignore[no-any-return]
+    return _add_norm(*inputs, seed_for(x, p), eps, p, saving)[0]  # type: ignore[no-any-return]
 
 
 def _warps(block: int) -> int:

@@ -35,8 +35,7 @@ from quoth.encoder.kernels.tiles import load_tile as _tile
 from quoth.encoder.kernels.tiles import store_tile as _store
 
 # (queries, keys) a tile, warps, pipeline stages: the fastest of 14 tried on an H200 at SQuAD's lengths, k = v = 64.
-_FORWARD = (64, 64, 4, 3)
-_FORWARD_WIDE = (64, 32, 4, 2)  # of heads of more than 64: larger tiles would fill the shared memory of smaller GPUs
+_FORWARD = (64, 32, 4, 2)
 _QUERIES = (64, 64, 4, 3)
 _KEYS = (32, 64, 4, 2)
 
@@ -197,7 +196,7 @@ def _compute(
     """(mixed values (T, a·v), log₂ of each softmax's sum (a, T))."""
     tokens = len(qkv)
     out, logsum = _results(qkv, starts, seed, longest, heads, key, value)
-    settings = _settings(key, value, p, _FORWARD if max(key, value) <= 64 else _FORWARD_WIDE, relative)
+    settings = _settings(key, value, p, _FORWARD, relative)
     line, middle = bias_of_distances(relative, distances, qkv)
     _forward[(triton.cdiv(longest, settings["M"]), heads, len(starts) - 1)](
         qkv.contiguous(), starts, out, logsum, seed, line, middle, heads, tokens,

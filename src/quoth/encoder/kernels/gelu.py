@@ -24,7 +24,7 @@ _PROGRAMS = 2048  # of the backward pass; each adds a row to the partial sums
 
 
 @triton.jit
-def gelu_parts(x, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
+def _gelu_parts(x, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
     """(Φ(x), gelu′(x)), where gelu(x) = x·Φ(x)."""
     if TANH:
         inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
@@ -48,7 +48,7 @@ def _gelu_forward(x, bias, y, rows, width, TANH: tl.constexpr, ROWS: tl.constexp
     inside = (row < rows) & (column < width)
     value = tl.load(x + row * width + column, inside, 0.0).to(tl.float32)
     value += tl.load(bias + column, column < width, 0.0).to(tl.float32)
-    phi, _ = gelu_parts(value, TANH)
+    phi, _ = _gelu_parts(value, TANH)
     tl.store(y + row * width + column, (value * phi).to(y.dtype.element_ty), inside)
 
 
@@ -64,7 +64,7 @@ def _gelu_backward(  # type: ignore[no-untyped-def]
         row = first + step * ROWS + tl.arange(0, ROWS)[:, None]
         inside = (row < rows) & (column < width)
         value = tl.load(x + row * width + column, inside, 0.0).to(tl.float32) + shift
-        _, slope = gelu_parts(value, TANH)
+        _, slope = _gelu_parts(value, TANH)
         grad = tl.load(dy + row * width + column, inside, 0.0).to(tl.float32) * slope
         tl.store(dx + row * width + column, grad.to(dx.dtype.element_ty), inside)
         total += grad

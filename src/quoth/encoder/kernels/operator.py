@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,33 +16,24 @@ Compute = Callable[..., Any]
 
 
 def operator(
-    name: str,
-    compute: Compute,
-    fake: Compute,
-    *,
-    setup: Compute | None = None,
-    backward: Compute | None = None,
-    twice: bool = False,
+    name: str, compute: Compute, fake: Compute, *, setup: Compute | None = None, backward: Compute | None = None
 ) -> Compute:
     """A function that computes `compute`, whose first argument is a tensor.
 
     fake: results of the right shapes, for tracing
     setup(ctx, inputs, output), backward(ctx, *gradients): as in `torch.autograd.Function`; of several outputs the first
     alone has a gradient
-    twice: the first of several outputs is given twice, for two uses; their gradients then come to `backward` apart, as
-    its first two, and it can add them on the way. The second is None where a graph is traced, and where one has no use
     """
     traced = torch.library.custom_op(name, compute, mutates_args=())
     traced.register_fake(fake)
     eager = compute
     if setup is not None and backward is not None:
-        traced.register_autograd(partial(_once, backward) if twice else backward, setup_context=setup)
-        eager = _differentiable(compute, setup, backward, twice)
+        traced.register_autograd(backward, setup_context=setup)
+        eager = _differentiable(compute, setup, backward)
 
     def call(*arguments: Any) -> Any:
         tracing = torch.compiler.is_compiling() or type(arguments[0]) is not Tensor  # such as a FakeTensor
-        found = (traced if tracing else eager)(*arguments)
-        return (found[0], *found) if twice and tracing else found  # an operator may not return one tensor twice
+        return (traced if tracing else eager)(*arguments)
 
     return call
 
@@ -53,22 +43,13 @@ def like_first(x: Tensor, *_: Any) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def _once(backward: Compute, ctx: Any, dy: Tensor, *rest: Any) -> Any:
-    """The backward pass of an operator whose first output is given once."""
-    return backward(ctx, dy, None, *rest)
-
-
-def _differentiable(compute: Compute, setup: Compute, backward: Compute, twice: bool) -> Compute:
-    def forward(*inputs: Any) -> Any:
-        output = compute(*inputs)
-        return (output[0], output[0].detach(), *output[1:]) if twice else output
-
+def _differentiable(compute: Compute, setup: Compute, backward: Compute) -> Compute:
     def set_up(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.set_materialize_grads(False)
         if isinstance(output, tuple):
-            ctx.mark_non_differentiable(*output[2 if twice else 1 :])
-        setup(ctx, inputs, (output[0], *output[2:]) if twice else output)
+            ctx.mark_non_differentiable(*output[1:])
+        setup(ctx, inputs, output)
 
-    parts = {"forward": forward, "setup_context": set_up, "backward": backward}
+    parts = {"forward": compute, "setup_context": set_up, "backward": backward}
     made: Any = type("Eager", (torch.autograd.Function,), {key: staticmethod(part) for key, part in parts.items()})
     return made.apply  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quoth.encoder.kernels import flash
 from quoth.encoder.kernels.dropout import keep_threshold
-from quoth.encoder.kernels.gelu import gelu_parts
+from quoth.encoder.kernels.gelu import _gelu_parts
 from quoth.encoder.kernels.relative import LOG2E
 
 _TILE = (2, 1024)  # rows and columns of the activation, as in `kernels/gelu.py`
@@ -36,7 +36,7 @@ def _activate_fp8(  # type: ignore[no-untyped-def]
     if KIND == 2:
         value = tl.maximum(value, 0.0)
     else:
-        phi, _ = gelu_parts(value, KIND == 1)
+        phi, _ = _gelu_parts(value, KIND == 1)
         value = value * phi
     value *= tl.load(inverse + column, column < width, 0.0)
     tl.store(q + row * width + column, value.to(q.dtype.element_ty), inside)
