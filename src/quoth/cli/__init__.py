@@ -23,34 +23,35 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-VERBS = (
-    "ask",
-    "serve",
-    "mcp",
-    "index",
-    "answer",
-    "score",
-    "evaluate",
-    "calibrate",
-    "negatives",
-    "train",
-    "prune",
-    "ensemble",
-    "analyse",
-    "compare",
-    "inspect",
-    "export",
-    "build",
-    "sweep",
-    "reproduce",
-    "advise",
-)
+# What `quoth --help` says of each verb: one line that fits into 80 columns. `quoth VERB --help` says more.
+VERBS = {
+    "ask": "Answer questions from your documents.",
+    "serve": "Answer questions over HTTP, with a page for people.",
+    "mcp": "Offer your documents to agents (Model Context Protocol).",
+    "index": "Build or refresh the index of a folder.",
+    "answer": "Answer all questions of a dataset.",
+    "score": "Score predictions by the official rule of SQuAD.",
+    "evaluate": "Answer a dataset, score the answers, measure the cost.",
+    "calibrate": "Fit the probability that an answer is right.",
+    "negatives": "Make unanswerable questions from answerable ones.",
+    "train": "Train a reader by a recipe.",
+    "prune": "Cut the sizes of a model, and train what is left.",
+    "ensemble": "Combine models with span heads into one.",
+    "analyse": "Show what models get wrong, and how they differ.",
+    "compare": "Compare finished runs by quality and cost.",
+    "inspect": "Show the sizes, operations and bytes of a model.",
+    "export": "Write a model as ONNX, which answers without torch.",
+    "build": "Build a small reader: teachers, student, cut, int8.",
+    "sweep": "Train all runs of a grid of recipes and seeds.",
+    "reproduce": "Make a table or figure of the papers again.",
+    "advise": "Find the method that answers best within your limits.",
+}
 
 # The base of what typer raises for wrong arguments; it has no public name, and lies in click or in typer itself.
 MISTAKE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
-for _verb in VERBS:
-    app.command(_verb)(getattr(import_module(f"quoth.cli.{_verb}"), _verb))
+for _verb, _short in VERBS.items():
+    app.command(_verb, short_help=_short)(getattr(import_module(f"quoth.cli.{_verb}"), _verb))
 
 
 def _version(wanted: bool) -> None:
