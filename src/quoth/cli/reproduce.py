@@ -17,6 +17,7 @@ from quoth.data import Dataset
 from quoth.errors import QuothError
 from quoth.experiments.paper_items import chosen_rows, find_item, listing
 from quoth.experiments.reproduce import reproduce_facts
+from quoth.experiments.reproduce_values import Finished
 from quoth.report.reproduce_tables import print_reproduced
 
 if TYPE_CHECKING:
@@ -72,9 +73,11 @@ def reproduce(
     folder = out or Path("runs") / "reproduce" / name
     kept = [Path(one) for one in runs or []]
     failed = 0
+    if show and out and not (out / "sweep.json").exists():
+        raise QuothError(f"{out}: has no sweep.json; name the folder of a sweep, or leave out --out")
     if chosen.rows and not show:
         try:
-            from quoth.experiments.reproduce_plan import Settings, plan_item  # needs torch, which is optional
+            from quoth.experiments.reproduce_plan import Settings, check_sources, plan_item  # torch is optional
         except ModuleNotFoundError as error:
             raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'; or give --show") from None
         settings = Settings(
@@ -85,12 +88,13 @@ def reproduce(
         if dry_run:
             _dry_run([plan for wave in waves for plan in wave], folder, as_json)
             return
+        check_sources(waves, folder)
         failed = _train(waves, folder, (name, paper, chosen), settings, (device, jobs, no_models))
     folders = [*([folder] if (folder / "sweep.json").exists() else []), *kept]
     found = reproduce_facts(item, folders, lambda source: _questions(evaluate or source, bool(evaluate)), wanted, some)
     output(found, as_json, lambda: _show(found))
     if failed:
-        say(f"quoth: {failed} runs failed; the same command tries them again")
+        say(f"quoth: {failed} run{'s' if failed > 1 else ''} failed; the same command tries them again")
         raise SystemExit(1)
 
 
@@ -103,13 +107,12 @@ def _check(paper: Paper, item: Item, rows: tuple[str, ...], tasks: tuple[str, ..
 
 def _without_known(waves: list[list[Planned]], paper: Paper, kept: Sequence[Path]) -> list[list[Planned]]:
     """Leave out the runs that folders of finished runs have already."""
-    from quoth.experiments.reproduce_values import Finished
+    from quoth.experiments.reproduce_plan import still_needed  # needs torch, as the plan does
 
     finished = Finished(paper)
     for folder in kept:
         finished.add(folder)
-    left = [[plan for plan in wave if not finished.of(plan.method)] for wave in waves]
-    return [wave for wave in left if wave]
+    return still_needed(waves, {plan.method for wave in waves for plan in wave if finished.of(plan.method)})
 
 
 def _train(
@@ -131,10 +134,7 @@ def _train(
         for wave in waves:
             with watch() as tell:
                 ended = sweep(wave, folder, device=device, jobs=jobs, keep_others=True, tell=tell)
-            for run in ended:
-                failed += run.state == "failed"
-                if run.error:
-                    say(f"quoth: {run.folder}: {run.error}")
+            failed += sum(run.state == "failed" for run in ended)
     except SweepStopped as stopped:
         say(f"quoth: {stopped}")
         raise SystemExit(128 + stopped.signal) from None
@@ -180,7 +180,8 @@ def _show_list(facts: list[dict[str, Any]]) -> None:
         if one["runs"]:
             claims = f", {len(one['claims'])} claims" if one["claims"] else ""
             windows = "as the text has" if one["windows"] is None else f"{one['windows'] / 1e6:.2f} million"
-            screen.print(f"  {one['rows']} rows{claims}; {one['runs']} runs, windows: {windows}")
+            runs = f"{one['runs']} run{'s' if one['runs'] > 1 else ''}"
+            screen.print(f"  {one['rows']} rows{claims}; {runs}, windows: {windows}")
         for line in one["impossible"]:
             screen.print(f"  {line}")
         if one["note"]:

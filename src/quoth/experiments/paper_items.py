@@ -196,7 +196,7 @@ def chosen_rows(item: Item, rows: tuple[str, ...]) -> tuple[Row, ...]:
     known = [row.name for row in item.rows]
     for name in rows:
         if name not in known:
-            raise QuothError(f"--rows {name}: the table has {', '.join(known)}")
+            raise QuothError(f"--rows {name}: it has {', '.join(known) or 'no rows'}")
     return tuple(row for row in item.rows if not rows or row.name in rows)
 
 

@@ -6,7 +6,7 @@ model that the pruning run leaves there, so they are a second sweep in the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from quoth.config import overridden, read_table
 from quoth.errors import QuothError
 from quoth.experiments.grid import Grid, Planned, plan_runs
 from quoth.experiments.paper_items import Item, Paper, PaperRun, run_table, runs_of
+from quoth.experiments.run_results import METRICS
+from quoth.hub import find_description
 from quoth.prune.plan import folder_of
 from quoth.prune.recipe import PruneRecipe
 from quoth.recipes import find_recipe
@@ -22,6 +24,7 @@ from quoth.train.recipe import Recipe
 
 SQUAD, TEXT = "squad2", "text"
 TRAIN, DEV = "train.tsv.gz", "dev.tsv.gz"
+FILES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt")  # data of other names are on the hub
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ def plan_item(paper: Paper, item: Item, settings: Settings, folder: Path) -> lis
     """The sweeps of an item, one after the other: its runs, and those that begin from a pruned model."""
     needed = runs_of(paper, item, settings.rows, settings.tasks)
     runs = {name: run for name, run in needed.items() if not (settings.model and run.other_encoder)}
+    if needed and not runs:
+        raise QuothError(f"{', '.join(needed)}: is of another encoder than the other rows, so leave out --model")
     factor = _factor(runs, settings)
     first = {name: run for name, run in runs.items() if not run.after}
     tables = {name: _table(run, settings, factor) for name, run in first.items()}
@@ -65,6 +70,34 @@ def plan_item(paper: Paper, item: Item, settings: Settings, folder: Path) -> lis
         }
         second += _planned(tables, settings, (seed,))
     return [*waves, *([second] if second else [])]
+
+
+def still_needed(waves: Sequence[Sequence[Planned]], finished: Container[str]) -> list[list[Planned]]:
+    """The waves without the methods that are finished elsewhere. A pruning run stays if others begin from its model."""
+    left: list[list[Planned]] = []
+    models: list[Path] = []
+    for wave in reversed(waves):
+        chosen = [plan for plan in wave if plan.method not in finished or _holds(plan, models)]
+        models += [Path(plan.recipe.model) for plan in chosen]
+        left.insert(0, chosen)
+    return [wave for wave in left if wave]
+
+
+def _holds(plan: Planned, models: Sequence[Path]) -> bool:
+    """Whether one of these models lies in the folder of a run."""
+    return any(plan.folder in model.parts for model in models)
+
+
+def check_sources(waves: Sequence[Sequence[Planned]], folder: Path) -> None:
+    """Raise an error for a model or a file of data that is not there, before anything is trained."""
+    for plan in waves[0] if waves else ():
+        recipe = plan.recipe
+        if (folder / plan.folder / METRICS).exists():
+            continue
+        find_description(recipe.model)
+        for name in (*recipe.data.train, recipe.data.evaluate):
+            if name.lower().removesuffix(".gz").endswith(FILES) and not Path(name).exists():
+                raise QuothError(f"{name}: no such file")
 
 
 def _model_of(plan: Planned, run: PaperRun) -> Path:

@@ -76,7 +76,16 @@ class Unfinished:
 
 
 def read_results(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unfinished]]:
-    """The results of run folders and sweep folders; a run that is named twice counts once."""
+    """The results of run folders and sweep folders, at least one; a run that is named twice counts once."""
+    found, unfinished = read_finished(folders)
+    if not found:
+        why = f" ({unfinished[0].folder.name}: {unfinished[0].why})" if unfinished else ""
+        raise QuothError(f"{folders[0]}: no run has finished{why}")
+    return found, unfinished
+
+
+def read_finished(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unfinished]]:
+    """The same where there may be none."""
     found: list[Result] = []
     unfinished: list[Unfinished] = []
     seen: set[Path] = set()
@@ -84,9 +93,6 @@ def read_results(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unfi
         if run.resolve() not in seen:
             seen.add(run.resolve())
             found += _results(run, method)
-    if not found:
-        why = f" ({unfinished[0].folder.name}: {unfinished[0].why})" if unfinished else ""
-        raise QuothError(f"{folders[0]}: no run has finished{why}")
     return found, unfinished
 
 

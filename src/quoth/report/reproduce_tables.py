@@ -123,15 +123,15 @@ def _head(column: str) -> str:
 
 
 def _curves(facts: Facts) -> Iterator[Table]:
-    """The first seed's: a line a moment, a column a row."""
+    """Of each row a table of the first seed's, a line a moment."""
     for name in dict.fromkeys(name for row in facts["rows"] for name in row["curves"]):
         key = name.removesuffix("_curve")
         title = "training loss" if key == "loss" else HEADS.get(key, key)
         for row in facts["rows"]:
             points = row["curves"].get(name) or []
             if points and points[0]:
-                table = Table(title=f"{row['name']}: {title} by epochs", title_justify="left")
-                for head in ("epochs", title):
+                table = Table()
+                for head in ("epochs", f"{row['name']}\n{title}"):
                     table.add_column(head, justify="right")
                 for epoch, value in points[0]:
                     table.add_row(f"{epoch:.2f}", f"{value:.3f}" if key == "loss" else f"{value:.2f}")
