@@ -15,12 +15,12 @@ from quoth.answer.record import read_answers
 from quoth.data import Dataset
 from quoth.experiments.compare_answers import Answers, score_answers
 from quoth.experiments.paper_items import Item, chosen_rows, find_item
-from quoth.experiments.reproduce_claims import claims_facts, scores_of
+from quoth.experiments.reproduce_claims import claims_facts, interval_of
+from quoth.experiments.reproduce_drawing import drawing
 from quoth.experiments.reproduce_values import Finished, Found, find_row
 from quoth.experiments.run_results import Result
 from quoth.experiments.verdicts import LEVEL
 from quoth.score.analysis import abstentions, outcome, second_answers
-from quoth.score.seeds import seeds_interval
 
 Facts = dict[str, Any]
 
@@ -47,7 +47,7 @@ def reproduce_facts(
     finished = Finished(paper)
     for folder in folders:
         finished.add(Path(folder))
-    return item_facts(name, item, finished, questions, rows, tasks or tuple(paper.tasks))
+    return item_facts(name, item, finished, questions, rows, tasks or finished.tasks)
 
 
 def item_facts(
@@ -59,7 +59,7 @@ def item_facts(
     tasks: tuple[str, ...],
 ) -> Facts:
     """The same of the runs of a paper that have been read."""
-    every = [find_row(finished, row, item.columns, tasks) for row in chosen_rows(item, rows)]
+    every = find_rows(item, finished, rows, tasks)
     found = {one.row.name: one for one in every}
     compared = list(_distinct(every))
     source = next((result.data for result in compared if result.answers), None)
@@ -77,8 +77,14 @@ def item_facts(
         "settings": settings_facts(every),
         "rows": [_row_facts(one, answers, analysis.get(one.row.name, {})) for one in every],
         "claims": claims_facts(item, found, answers),
+        "drawing": drawing(item, finished.paper, every, answers),
         "rule": RULE,
     }
+
+
+def find_rows(item: Item, finished: Finished, rows: tuple[str, ...], tasks: tuple[str, ...]) -> list[Found]:
+    """The numbers of its rows."""
+    return [find_row(finished, row, item.columns, tasks) for row in chosen_rows(item, rows)]
 
 
 def _distinct(every: Sequence[Found]) -> Iterator[Result]:
@@ -113,7 +119,7 @@ def _row_facts(found: Found, answers: Answers | None, analysis: Facts) -> Facts:
     row = found.row
     columns = {}
     for column, values in found.values.items():
-        columns[column] = {"mean": mean(values), "interval": _interval(found, column, answers), "seeds": values}
+        columns[column] = {"mean": mean(values), "interval": interval_of(found, column, answers), "seeds": values}
     return {
         "name": row.name,
         "paper": {**row.paper, **({"sizes": row.sizes} if row.sizes else {})},
@@ -128,15 +134,6 @@ def _row_facts(found: Found, answers: Answers | None, analysis: Facts) -> Facts:
         "sizes": [{"hidden": one.hidden, "layers": list(one.layers)} for one in found.results if one.layers],
         "why": found.why,
     }
-
-
-def _interval(found: Found, column: str, answers: Answers | None) -> list[float] | None:
-    """The 95 % interval of a score over seeds and questions, in per cent."""
-    scores = scores_of(found, column, answers)
-    if scores is None or answers is None:
-        return None
-    low, high = seeds_interval(scores, answers.groups).percent()
-    return [max(low, 0.0), min(high, 100.0)]
 
 
 def _analysis(every: Sequence[Found], dataset: Dataset | None) -> dict[str, Facts]:

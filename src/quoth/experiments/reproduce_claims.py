@@ -13,7 +13,7 @@ from quoth.experiments.compare_answers import Answers, Floats
 from quoth.experiments.paper_items import Claim, Item
 from quoth.experiments.reproduce_values import SIZES, Found
 from quoth.experiments.verdicts import Judged, Tested, judge
-from quoth.score.seeds import Estimate, difference_of_means, difference_of_seeds
+from quoth.score.seeds import Estimate, difference_of_means, difference_of_seeds, seeds_interval
 
 Facts = dict[str, Any]
 
@@ -29,6 +29,15 @@ def scores_of(found: Found, column: str, answers: Answers | None) -> Floats | No
     if answers is None or not found.results or not all(one.answers or one.scores for one in found.results):
         return None
     return answers.scores(found.results, column)
+
+
+def interval_of(found: Found, column: str, answers: Answers | None) -> list[float] | None:
+    """The 95 % interval of a score over seeds and questions, in per cent; a mean of scores is from 0 to 100."""
+    scores = scores_of(found, column, answers)
+    if scores is None or answers is None:
+        return None
+    low, high = seeds_interval(scores, answers.groups).percent()
+    return [max(low, 0.0), min(high, 100.0)]
 
 
 def claims_facts(item: Item, found: dict[str, Found], answers: Answers | None) -> list[Facts]:

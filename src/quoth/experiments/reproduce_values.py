@@ -12,7 +12,7 @@ from typing import Any
 
 from quoth.config import flat
 from quoth.experiments.paper_items import Paper, Row, run_table
-from quoth.experiments.run_results import COSTS, RECIPE, Result, known, number, read_finished, scores, text
+from quoth.experiments.run_results import COSTS, RECIPE, Result, Unfinished, known, number, read_finished, scores, text
 from quoth.files import read_object
 
 ENCODER = "encoder"
@@ -31,7 +31,10 @@ class Finished:
 
     def add(self, folder: Path) -> None:
         """Take the runs of a sweep folder, or of a run folder, as far as there are none of their names yet."""
-        found, unfinished = read_finished([folder])
+        self.take(*read_finished([folder]))
+
+    def take(self, found: Sequence[Result], unfinished: Sequence[Unfinished]) -> None:
+        """The same of runs that have been read."""
         own: dict[str, list[Result]] = {}
         for result in found:
             _check_recipe(result)
@@ -54,6 +57,12 @@ class Finished:
         heads = bool(wanted.also) and "heads" in run_table(wanted).get("frozen", {})
         others = [self.results.get(_plain(name), []) for name in wanted.also]
         return next((found for found in others if found and (not heads or any(one.part for one in found))), [])
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that some pruned model was tuned on; all of the paper's if none was."""
+        every = tuple(self.paper.tasks)
+        return tuple(task for task in every if any(name.endswith(f"-{task}") for name in self.results)) or every
 
     def reason(self, run: str) -> str:
         """Why a run has no results."""

@@ -96,6 +96,14 @@ def read_finished(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unf
     return found, unfinished
 
 
+def sweeps_in(folder: Path) -> list[Path]:
+    """A run, a sweep, or those that lie in a folder of such."""
+    if not folder.is_dir() or (folder / SWEEP).exists() or (folder / METRICS).exists():
+        return [folder]
+    below = sorted(path.parent for name in (SWEEP, METRICS) for path in folder.glob(f"*/{name}"))
+    return list(dict.fromkeys(below)) or [folder]
+
+
 def _runs(folder: Path, unfinished: list[Unfinished]) -> Iterator[tuple[Path, str]]:
     """A run folder, or the finished ones of a sweep with the names of their methods."""
     if not folder.is_dir():
@@ -172,9 +180,13 @@ def _pruned(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Res
         layers = _layers(facts["shape"])
         yield Result(
             folder, name, text(target), seed, _key(run, shared, target), shared, scores(quality), costs,
-            layers=layers, unpruned=before, hidden=whole(facts["shape"]["hidden"]),
+            layers=layers, unpruned=before, hidden=_hidden(facts["shape"]),
             answers=_answers(folder), scores=_scores(folder), data=_evaluated_on(recipe),
         )  # fmt: skip
+
+
+def _hidden(shape: Table) -> int | None:
+    return whole(shape["hidden"]) if "hidden" in shape else None
 
 
 def _model_bytes(folder: Path) -> float | None:
