@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +16,14 @@ from quoth.cli.screen import console, say
 from quoth.cli.sweep import show_plan, watch
 from quoth.data import Dataset
 from quoth.errors import QuothError
-from quoth.experiments.paper_items import chosen_rows, find_item, listing
+from quoth.experiments.paper_items import chosen_rows, find_item, listing, runs_of
+from quoth.experiments.paper_report import report_facts
 from quoth.experiments.reproduce import reproduce_facts
 from quoth.experiments.reproduce_values import Finished
+from quoth.experiments.run_results import sweeps_in
+from quoth.files import write_text
+from quoth.report.paper_page import claims_markdown, write_paper_page
+from quoth.report.plots import check_plots
 from quoth.report.reproduce_tables import print_reproduced
 
 if TYPE_CHECKING:
@@ -50,6 +56,12 @@ def reproduce(
     runs: Annotated[
         list[Path] | None, typer.Option(help="Take finished runs from here too; not trained again.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="PAGE.html", help="Write a page of all stored results; needs quoth[report].")
+    ] = None,
+    claims: Annotated[
+        Path | None, typer.Option(metavar="CLAIMS.md", help="Write all claims of stored results as a table.")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Train nothing: show what there is.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, and train nothing.")] = False,
     jobs: Annotated[int | None, typer.Option(help="Train this many runs at a time.", min=1)] = None,
@@ -65,13 +77,18 @@ def reproduce(
         facts = list(listing())
         output(facts, as_json, lambda: _show_list(facts))
         return
+    kept = [path for folder in runs or [] for path in sweeps_in(folder)]
+    if report or claims:
+        if item:
+            raise QuothError(f"{item}: --report and --claims are of all tables; leave out its name")
+        _report(kept, evaluate, report, claims, as_json)
+        return
     if item is None:
         raise QuothError("name a table or figure, such as hulburd/table1; quoth reproduce --list shows all")
     name, paper, chosen = find_item(item)
     wanted, some = tuple(rows or ()), tuple(tasks or ())
     _check(paper, chosen, wanted, some)
     folder = out or Path("runs") / "reproduce" / name
-    kept = [Path(one) for one in runs or []]
     failed = 0
     if show and out and not (out / "sweep.json").exists():
         raise QuothError(f"{out}: has no sweep.json; name the folder of a sweep, or leave out --out")
@@ -84,6 +101,10 @@ def reproduce(
             model or "", data or "", evaluate or "", text or "", glue or "", epochs, fraction, tuple(range(seeds)),
             tuple(overrides or ()), wanted, some,
         )  # fmt: skip
+        for run in (name for name, run in runs_of(paper, chosen, wanted, some).items() if model and run.other_encoder):
+            say(
+                f"quoth: {run} is left out: it is of another encoder than the other rows, and --model names one for all"
+            )
         waves = _without_known(plan_item(paper, chosen, settings, folder), paper, kept)
         if dry_run:
             _dry_run([plan for wave in waves for plan in wave], folder, as_json)
@@ -154,6 +175,23 @@ def _dry_run(planned: Sequence[Planned], folder: Path, as_json: bool) -> None:
 
     facts = plan_facts(planned, folder, keep_others=True)
     output(facts, as_json, lambda: show_plan(facts))
+
+
+def _report(kept: list[Path], evaluate: str | None, page: Path | None, claims: Path | None, as_json: bool) -> None:
+    """The page and the table of claims, from stored runs."""
+    if page:
+        check_plots()
+
+    @cache
+    def questions(source: str) -> Dataset | None:
+        return _questions(evaluate or source, bool(evaluate)) if evaluate or Path(source).exists() else None
+
+    facts = report_facts(kept, questions)
+    if page:
+        write_paper_page(facts, page)
+    if claims:
+        write_text(claims, claims_markdown(facts))
+    output(facts, as_json, lambda: console().print("\n".join(facts["summary"]), soft_wrap=True))
 
 
 def _questions(source: str, named: bool) -> Dataset | None:

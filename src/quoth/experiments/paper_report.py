@@ -26,15 +26,15 @@ def report_facts(folders: Sequence[Path], questions: Callable[[str], Dataset | N
     questions(source): those that runs were evaluated on, where runs are stored with answers and without their scores
     """
     stored = [read_finished([folder]) for folder in folders]
-    papers = []
+    papers: list[Facts] = []
     for name in PAPERS:
         finished = Finished(read_paper(name))
         for found, unfinished in stored:
             finished.take(found, unfinished)
         items = [_item(f"{name}/{key}", item, finished, questions) for key, item in finished.paper.items.items()]
         papers.append({"name": name, "title": finished.paper.title, "items": items})
-    every = [item for paper in papers for item in paper["items"]]
-    claims = [
+    every: list[Facts] = [item for paper in papers for item in paper["items"]]
+    claims: list[Facts] = [
         {"item": item["item"], "command": item["command"], **claim}
         for item in every if item["state"] == "run" for claim in item["claims"]
     ]  # fmt: skip

@@ -73,6 +73,7 @@ def item_facts(
         "shows": item.shows,
         "note": item.note,
         "columns": [column for column in item.columns if not column.endswith("_curve")],
+        "curves": [column.removesuffix("_curve") for column in item.columns if column.endswith("_curve")],
         "by": item.by,
         "settings": settings_facts(every),
         "rows": [_row_facts(one, answers, analysis.get(one.row.name, {})) for one in every],

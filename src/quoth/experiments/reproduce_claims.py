@@ -166,6 +166,7 @@ def _claim_facts(claim: Claim, judged: Judged, why: str, seeds: int) -> Facts:
         "interval": interval,
         "p_value": judged.p_value,
         "corrected": judged.corrected,
+        "signed": not claim.ratio and not claim.level,
         "seeds": seeds,
         "why": why,
     }

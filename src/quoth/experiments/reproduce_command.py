@@ -31,9 +31,9 @@ def command_of(name: str, paper: Paper, item: Item, every: Sequence[Found] = ())
         words += ["--text", next(filter(None, texts), TEXT)]
     epochs = {_ratio(paper, run, one, "optimisation.epochs") for run, one in pairs}
     longest = max((run_table(paper.run(run)).get("optimisation", {}).get("epochs", 0.0) for run, _ in pairs), default=0)
-    words += _option("--epochs", {f"{ratio * longest:g}" for ratio in epochs if ratio and ratio != 1})
+    words += _option("--epochs", {f"{ratio * longest:.4g}" for ratio in epochs if ratio and ratio != 1})
     fractions = {_ratio(paper, run, one, "data.fraction") for run, one in pairs}
-    words += _option("--fraction", {f"{ratio:g}" for ratio in fractions if ratio and ratio != 1})
+    words += _option("--fraction", {f"{ratio:.4g}" for ratio in fractions if ratio and ratio != 1})
     seeds = max((len(found.seeds) for found in every), default=1)
     words += ["--seeds", str(seeds)] if seeds > 1 else []
     return shlex.join(words)
@@ -57,4 +57,4 @@ def _nominal(paper: Paper, pairs: Sequence[tuple[str, Result]], key: str) -> set
 def _ratio(paper: Paper, run: str, result: Result, key: str) -> float:
     """A number of a recipe over that of the paper's."""
     wanted, found = (float(flat(table).get(key, 1.0)) for table in (run_table(paper.run(run)), result.recipe))
-    return float(f"{found / wanted:.4g}") if wanted else 1.0
+    return float(f"{found / wanted:.6g}") if wanted else 1.0
