@@ -121,7 +121,7 @@ def _pruned(recipe, run, drawn):
             "heads": 12,
             "key": 64,
             "value": round(64 * keep),
-            "ffn": round(3072 * keep * (0.6 + i / 15)) + drawn.randint(0, 20),
+            "ffn": round(3072 * keep * (0.5 + i / 24)) + drawn.randint(0, 20),
         }
         for i in range(12)
     ]

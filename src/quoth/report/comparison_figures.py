@@ -182,7 +182,7 @@ def _score_lines(lines: Sequence[Facts], name: str, label: str, title: str, scor
     return Drawn(name, title, caption, draw_lines(shown, label, f"{score}, per cent"))
 
 
-def draw_lines(lines: Sequence[Facts], across: str, up: str) -> Figure:
+def draw_lines(lines: Sequence[Facts], across: str, up: str, bottom: float | None = None) -> Figure:
     """Means as lines, with bars from the least to the most of the seeds; across, up: what the axes are."""
     figure, axes = subplots(SIZE)
     for number, line in enumerate(lines, 1):
@@ -195,6 +195,7 @@ def draw_lines(lines: Sequence[Facts], across: str, up: str) -> Figure:
         )  # fmt: skip
     axes.set_xlabel(across)
     axes.set_ylabel(up)
+    axes.set_ylim(bottom=bottom)
     _legend_below(figure, axes)
     return figure
 

@@ -44,8 +44,9 @@ def draw_item(facts: Facts) -> Drawn | None:
         return Drawn(name, drawn.title, drawn.caption, drawn.figure)
     title, across, up, says = _axes(found["draw"], facts)
     lines = found["lines"][:LINES]
+    bottom = 0.0 if found["draw"] in PANELS else None
     left_out = f" The first {LINES} of {len(found['lines'])} lines are shown." if len(found["lines"]) > LINES else ""
-    return Drawn(name, title, f"{says}{seeds_note(lines)}{left_out}", draw_lines(lines, across, up))
+    return Drawn(name, title, f"{says}{seeds_note(lines)}{left_out}", draw_lines(lines, across, up, bottom))
 
 
 def _axes(draw: str, facts: Facts) -> Sequence[str]:

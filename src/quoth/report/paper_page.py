@@ -14,7 +14,7 @@ from quoth.report.comparison_tables import DASH, p_text
 from quoth.report.page_parts import REGION, cell, closing, figure_html, head, inline_svg, opening
 from quoth.report.paper_figures import draw_item
 from quoth.report.plots import check_plots
-from quoth.report.reproduce_tables import column_head, effect_text, number_cells, sizes_cells, verdict_order
+from quoth.report.reproduce_tables import column_head, effect_text, number_cells, sizes_cells
 
 Facts = dict[str, Any]
 
@@ -66,10 +66,10 @@ def _claims(facts: Facts) -> Iterator[str]:
         f"with its 95 % interval; points of F1 unless the claim says otherwise. {DASH}: not known.</p>"
     )
     yield f'{REGION.format(of="claims")}\n<table class="sortable">\n<thead><tr>'
-    yield head("what the paper says", "ascending", "name") + head("table or figure", "ascending", "name")
-    yield head("verdict", "ascending", "name") + head("effect") + head("p, corrected", "ascending") + head("seeds")
+    yield head("what the paper says", "ascending", "name") + head("verdict", "ascending", "name") + head("effect")
+    yield head("table or figure", "ascending", "name") + head("p, corrected", "ascending") + head("seeds")
     yield "</tr></thead>\n<tbody>"
-    for claim in sorted(facts["claims"], key=verdict_order):
+    for claim in facts["claims"]:
         yield _claim(claim)
     yield '</tbody>\n</table>\n</div>\n<p class="unseen" id="sorted" aria-live="polite"></p>\n</section>'
 
@@ -81,9 +81,8 @@ def _claim(claim: Facts) -> str:
     shown = p_text(claim["corrected"]) if claim["corrected"] is not None else DASH
     return (
         f'<tr><th scope="row" class="name" data-value="{says}">{says}<br><small>{what}</small></th>'
-        f'<td class="name" data-value="{item}"><a href="#{mark}">{item}</a></td>'
-        f'<td class="name" data-value="{verdict}">{verdict}</td>'
-        f"{cell(claim['effect'], effect)}{cell(claim['corrected'], escape(shown))}"
+        f'<td class="name" data-value="{verdict}">{verdict}</td>{cell(claim["effect"], effect)}'
+        f'<td class="name" data-value="{item}"><a href="#{mark}">{item}</a></td>{cell(claim["corrected"], escape(shown))}'
         f"{cell(claim['seeds'], str(claim['seeds'] or DASH))}</tr>"
     )
 
@@ -170,7 +169,7 @@ def claims_markdown(facts: Facts) -> str:
             "| table or figure | what the paper says | effect (95 %) | seeds | verdict |",
             "|---|---|---|---|---|",
         ]
-        lines += [_markdown(claim) for claim in sorted(tested, key=verdict_order)] + [""]
+        lines += [_markdown(claim) for claim in tested] + [""]
         commands = {claim["item"]: claim["command"] for claim in tested}
         lines += ["Commands:", "", *(f"- {item}: `{command}`" for item, command in commands.items()), ""]
     untested = [claim for claim in facts["claims"] if claim["effect"] is None]

@@ -73,14 +73,6 @@ def effect_text(claim: Facts) -> str:
     return f"{claim['effect']:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
 
 
-VERDICTS = ("confirmed", "refuted", "within noise", "not testable here")
-
-
-def verdict_order(claim: Facts) -> int:
-    """Sorts claims: those that something is known of first."""
-    return VERDICTS.index(claim["verdict"])
-
-
 def reproduced_tables(facts: Facts) -> Iterator[Table]:
     """Two columns of numbers a table, then curves and sizes."""
     columns = [column for column in facts["columns"] if column != "sizes"]
