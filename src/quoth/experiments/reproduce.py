@@ -11,20 +11,17 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from quoth.answer.record import read_answers
 from quoth.data import Dataset
-from quoth.experiments.compare_answers import Answers, score_answers
+from quoth.experiments.compare_answers import SHARES, Answers, error_shares, read_shares, score_answers
 from quoth.experiments.paper_items import Item, chosen_rows, find_item
 from quoth.experiments.reproduce_claims import claims_facts, interval_of
 from quoth.experiments.reproduce_drawing import drawing
 from quoth.experiments.reproduce_values import Finished, Found, find_row
 from quoth.experiments.run_results import Result
 from quoth.experiments.verdicts import LEVEL
-from quoth.score.analysis import abstentions, outcome, second_answers
 
 Facts = dict[str, Any]
 
-ANALYSIS = ("called_no_answer", "second_right")  # of figure 4 of BERTVision
 RULE = (
     f"A claim is confirmed if a test over seeds and questions, corrected by Holm's method for all claims of the table, "
     f"rejects its opposite (p < {LEVEL:g}); refuted if it rejects the claim; else it is within noise."
@@ -65,7 +62,7 @@ def item_facts(
     source = next((result.data for result in compared if result.answers), None)
     dataset = questions(source) if source else None
     answers = score_answers(dataset, compared)
-    analysis = _analysis(every, dataset) if set(ANALYSIS) & set(item.columns) else {}
+    analysis = _analysis(every, dataset) if set(SHARES) & set(item.columns) else {}
     return {
         "item": name,
         "paper": finished.paper.title,
@@ -139,13 +136,11 @@ def _row_facts(found: Found, answers: Answers | None, analysis: Facts) -> Facts:
 
 def _analysis(every: Sequence[Found], dataset: Dataset | None) -> dict[str, Facts]:
     """Of the first seed, in per cent: how many wrong answers are "no answer", how often the second is right."""
-    if dataset is None:
-        return {}
     found = {}
     for one in every:
-        if one.results and one.results[0].answers:
-            run = outcome(one.row.name, dataset.questions, read_answers(one.results[0].answers))
-            second = second_answers(dataset.questions, run)["second"]["all"]["share"]
-            shares = (abstentions(run)["called_no_answer"]["share"], second)
-            found[one.row.name] = {name: share for name, share in zip(ANALYSIS, shares) if share is not None}
-    return found
+        first = one.results[0] if one.results else None
+        if first and first.answers and dataset:
+            found[one.row.name] = error_shares(dataset, first.answers)
+        elif first and first.scores:
+            found[one.row.name] = read_shares(first.scores)
+    return {name: {key: value for key, value in shares.items() if value is not None} for name, shares in found.items()}

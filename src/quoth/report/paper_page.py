@@ -82,8 +82,8 @@ def _claim(claim: Facts) -> str:
     return (
         f'<tr><th scope="row" class="name" data-value="{says}">{says}<br><small>{what}</small></th>'
         f'<td class="name" data-value="{verdict}">{verdict}</td>{cell(claim["effect"], effect)}'
-        f'<td class="name" data-value="{item}"><a href="#{mark}">{item}</a></td>{cell(claim["corrected"], escape(shown))}'
-        f"{cell(claim['seeds'], str(claim['seeds'] or DASH))}</tr>"
+        f'<td class="name" data-value="{item}"><a href="#{mark}">{item}</a></td>'
+        f"{cell(claim['corrected'], escape(shown))}{cell(claim['seeds'], str(claim['seeds'] or DASH))}</tr>"
     )
 
 
