@@ -107,10 +107,11 @@ def test_models_are_tuned_after_they_are_pruned():
 def test_what_is_finished_elsewhere_is_left_out():
     """But a pruning run stays while others begin from its model, which stored runs do not have."""
     waves = plan("schubert/table6", text="t.txt", rows=("optBERT-h",), tasks=("RTE", "squad2"))
-    assert [[one.method for one in wave] for wave in still_needed(waves, {"h 88M", "h 88M RTE"})] == [
+    assert [[one.method for one in wave] for wave in still_needed(waves, {("h 88M", 0), ("h 88M RTE", 0)})] == [
         ["h 88M"], ["h 88M squad2"],
     ]  # fmt: skip
-    assert still_needed(waves, {"h 88M", "h 88M RTE", "h 88M squad2"}) == []
+    assert still_needed(waves, {(one.method, 0) for wave in waves for one in wave}) == []
+    assert still_needed(waves, {(one.method, 1) for wave in waves for one in wave}) == waves, "another seed"
     assert still_needed(waves, ()) == waves
 
 

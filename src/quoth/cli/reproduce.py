@@ -133,7 +133,8 @@ def _without_known(waves: list[list[Planned]], paper: Paper, kept: Sequence[Path
     finished = Finished(paper)
     for folder in kept:
         finished.add(folder)
-    return still_needed(waves, {plan.method for wave in waves for plan in wave if finished.of(plan.method)})
+    methods = {plan.method for wave in waves for plan in wave}
+    return still_needed(waves, {(method, one.seed) for method in methods for one in finished.of(method)})
 
 
 def _train(

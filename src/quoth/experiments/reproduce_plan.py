@@ -72,12 +72,12 @@ def plan_item(paper: Paper, item: Item, settings: Settings, folder: Path) -> lis
     return [*waves, *([second] if second else [])]
 
 
-def still_needed(waves: Sequence[Sequence[Planned]], finished: Container[str]) -> list[list[Planned]]:
-    """The waves without the methods that are finished elsewhere. A pruning run stays if others begin from its model."""
+def still_needed(waves: Sequence[Sequence[Planned]], finished: Container[tuple[str, int]]) -> list[list[Planned]]:
+    """The waves without what is finished elsewhere (method and seed). A pruning run stays if others need its model."""
     left: list[list[Planned]] = []
     models: list[Path] = []
     for wave in reversed(waves):
-        chosen = [plan for plan in wave if plan.method not in finished or _holds(plan, models)]
+        chosen = [plan for plan in wave if (plan.method, plan.seed) not in finished or _holds(plan, models)]
         models += [Path(plan.recipe.model) for plan in chosen]
         left.insert(0, chosen)
     return [wave for wave in left if wave]

@@ -30,7 +30,10 @@ class Finished:
     why: dict[str, str] = field(default_factory=dict)
 
     def add(self, folder: Path) -> None:
-        """Take the runs of a sweep folder, or of a run folder, as far as there are none of their names yet."""
+        """Take the runs of a sweep folder, or of a run folder.
+
+        Of a name that is known already only further seeds of the same recipe are taken.
+        """
         self.take(*read_finished([folder]))
 
     def take(self, found: Sequence[Result], unfinished: Sequence[Unfinished]) -> None:
@@ -40,7 +43,9 @@ class Finished:
             _check_recipe(result)
             own.setdefault(_plain(result.name), []).append(result)
         for name, results in own.items():
-            self.results.setdefault(name, results)
+            known = self.results.setdefault(name, [])
+            keys, taken = {one.key for one in known}, {(one.key, one.seed) for one in known}
+            known += [one for one in results if not keys or (one.key in keys and (one.key, one.seed) not in taken)]
         for one in unfinished:
             why = "not finished" if one.why in ("waiting", "running") else one.why
             self.why.setdefault(_plain(one.folder.name.rpartition("-seed")[0]), why)
