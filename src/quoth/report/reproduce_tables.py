@@ -39,6 +39,8 @@ def print_reproduced(facts: Facts, console: Console) -> None:
     """The table, its curves or sizes, and the verdicts."""
     console.print(f"{facts['item']}: {facts['title']}", style="bold", soft_wrap=True)
     console.print(facts["paper"])
+    if not facts["rows"]:
+        console.print(f"prints {facts['shows']}", highlight=False)
     if facts["note"]:
         console.print(facts["note"])
     for line in facts["settings"]:
