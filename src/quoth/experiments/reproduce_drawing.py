@@ -78,7 +78,7 @@ def _moment(over: str, paper: Paper, row: Row, result: Result) -> float:
     at = nominal if row.at is None else row.at
     if over == "data":
         return float(100 * at)
-    return float(at * flat(result.recipe).get(f"{section}.epochs", 1.0) / nominal)
+    return float(at * (flat(result.recipe).get(f"{section}.epochs", 1.0) / nominal))
 
 
 def _curves(every: Sequence[Found]) -> Iterator[Facts]:
