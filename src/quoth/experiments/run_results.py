@@ -285,6 +285,8 @@ def known(path: Path) -> Iterator[None]:
     """What is wrong inside a file becomes one line that names it."""
     try:
         yield
+    except QuothError:  # names what is wrong already
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         line = f"{path}: is not what Quoth writes there ({error!r:.100}); was it changed by hand?"
         raise QuothError(line) from None
