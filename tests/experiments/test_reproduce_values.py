@@ -201,6 +201,20 @@ def test_a_run_of_another_name_counts_if_it_has_the_heads(stored, tmp_path):
     assert finished("bertvision", stored / "hulburd").of("heads") == []
 
 
+def test_a_run_of_another_paper_counts_beside_runs_of_this_one(stored, tmp_path):
+    """L12 of Hulburd's table is not Silva's ALBERT; L12 of a sweep with Silva's heads is what they compare with."""
+    assert finished("silva", stored / "hulburd").of("ALBERT") == []
+    shutil.copytree(stored / "hulburd/L12-seed0", tmp_path / "L12-seed0")
+    shutil.copytree(stored / "silva/dot-seed0", tmp_path / "Silva-dot-seed0")
+    listed = [
+        {"folder": f"{name.replace(' ', '-')}-seed0", "method": name, "seed": 0, "state": "finished", "error": ""}
+        for name in ("L12", "Silva dot")
+    ]
+    (tmp_path / "sweep.json").write_text(json.dumps({"format": 1, "runs": listed}))
+    found = finished("silva", tmp_path)
+    assert [len(found.of(name)) for name in ("ALBERT", "dot", "weighted")] == [1, 1, 0]
+
+
 def test_a_damaged_run_is_told(stored, tmp_path):
     """It is not taken for a run that was not made."""
     write_paper(tmp_path / "s", "hulburd", items=["table1"], seeds=1)

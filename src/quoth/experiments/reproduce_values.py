@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 from quoth.config import flat
-from quoth.experiments.paper_items import Paper, Row, run_table
+from quoth.experiments.paper_items import PAPERS, Paper, Row, read_paper, run_table
 from quoth.experiments.run_results import COSTS, RECIPE, Result, Unfinished, known, number, read_finished, scores, text
 from quoth.files import read_object
 
@@ -28,6 +28,7 @@ class Finished:
     paper: Paper
     results: dict[str, list[Result]] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
+    together: list[set[str]] = field(default_factory=list)  # the names in each folder
 
     def add(self, folder: Path) -> None:
         """Take the runs of a sweep folder, or of a run folder.
@@ -42,6 +43,7 @@ class Finished:
         for result in found:
             _check_recipe(result)
             own.setdefault(_plain(result.name), []).append(result)
+        self.together.append(set(own))
         for name, results in own.items():
             known = self.results.setdefault(name, [])
             keys, taken = {one.key for one in known}, {(one.key, one.seed) for one in known}
@@ -53,15 +55,27 @@ class Finished:
     def of(self, run: str) -> list[Result]:
         """The results of a run, those of its heads too; empty if there are none.
 
-        A run of another name counts if it has heads on its frozen states where this one has.
+        A run of another name counts if it has heads on its frozen states where this one has them. If another paper
+        calls a run so, it must also lie beside others of this paper: else it was made for the other one.
         """
         own = self.results.get(_plain(run))
         if own:
             return own
         wanted = self.paper.run(run)
-        heads = bool(wanted.also) and "heads" in run_table(wanted).get("frozen", {})
-        others = [self.results.get(_plain(name), []) for name in wanted.also]
-        return next((found for found in others if found and (not heads or any(one.part for one in found))), [])
+        for name in wanted.also:
+            found = self.results.get(_plain(name), [])
+            if "heads" in run_table(wanted).get("frozen", {}):
+                counts = any(one.part for one in found)
+            else:
+                counts = not any(name in read_paper(other).runs for other in PAPERS) or self._has_others(name)
+            if found and counts:
+                return found
+        return []
+
+    def _has_others(self, name: str) -> bool:
+        """Whether other runs of the paper lie in one folder with this one."""
+        names = {_plain(each) for key, run in self.paper.runs.items() for each in (key, *run.also) if each != name}
+        return any(_plain(name) in together and names & together for together in self.together)
 
     @property
     def tasks(self) -> tuple[str, ...]:
