@@ -98,7 +98,7 @@ WHEEL = (
     r"quoth/py\.typed",
     r"quoth/embedded/(model\.onnx|model\.onnx\.data|quoth\.json|tokenizer\.json|MODEL_CARD\.md)",
     r"quoth/recipes/([a-z]+/)?[a-z0-9_-]+\.toml",
-    r"quoth/experiments/papers/[a-z]+\.toml",
+    r"quoth/experiments/(papers/)?[a-z]+\.toml",
     r"quoth/answer/ask\.schema\.json",
     r"quoth/report/comparison\.(css|js)",
     r"quoth/serve/page/[a-z]+\.(html|js|css|svg)",
@@ -123,7 +123,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(unpacked, wheel):
     assert {name for name in names if name.startswith("quoth/")} == package
     for name in ("quoth/embedded/model.onnx", "quoth/embedded/model.onnx.data", "quoth/recipes/hulburd/l6.toml"):
         assert sizes[name] == (ROOT / "src" / name).stat().st_size
-    assert sum(name.endswith(".toml") for name in names) == len(list((ROOT / "src/quoth/recipes").rglob("*.toml")))
+    for folder in ("recipes", "experiments"):
+        found = [name for name in names if name.startswith(f"quoth/{folder}/") and name.endswith(".toml")]
+        assert len(found) == len(list((ROOT / "src/quoth" / folder).rglob("*.toml"))) > 0
 
 
 def test_the_wheel_answers(wheel, tmp_path):

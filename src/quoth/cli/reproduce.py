@@ -93,24 +93,16 @@ def reproduce(
     if show and out and not (out / "sweep.json").exists():
         raise QuothError(f"{out}: has no sweep.json; name the folder of a sweep, or leave out --out")
     if chosen.rows and not show:
-        try:
-            from quoth.experiments.reproduce_plan import Settings, check_sources, plan_item  # torch is optional
-        except ModuleNotFoundError as error:
-            raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'; or give --show") from None
-        settings = Settings(
-            model or "", data or "", evaluate or "", text or "", glue or "", epochs, fraction, tuple(range(seeds)),
-            tuple(overrides or ()), wanted, some,
-        )  # fmt: skip
-        for run in (name for name, run in runs_of(paper, chosen, wanted, some).items() if model and run.other_encoder):
-            say(
-                f"quoth: {run} is left out: it is of another encoder than the other rows, and --model names one for all"
-            )
-        waves = _without_known(plan_item(paper, chosen, settings, folder), paper, kept)
+        settings = {
+            "model": model or "", "train": data or "", "evaluate": evaluate or "", "text": text or "",
+            "glue": glue or "", "epochs": epochs, "fraction": fraction, "seeds": tuple(range(seeds)),
+            "overrides": tuple(overrides or ()), "rows": wanted, "tasks": some,
+        }  # fmt: skip
+        waves, made = _plan(paper, chosen, settings, folder, kept)
         if dry_run:
             _dry_run([plan for wave in waves for plan in wave], folder, as_json)
             return
-        check_sources(waves, folder)
-        failed = _train(waves, folder, (name, paper, chosen), settings, (device, jobs, no_models))
+        failed = _train(waves, folder, (name, paper, chosen), made, (device, jobs, no_models))
     folders = [*([folder] if (folder / "sweep.json").exists() else []), *kept]
     found = reproduce_facts(item, folders, lambda source: _questions(evaluate or source, bool(evaluate)), wanted, some)
     output(found, as_json, lambda: _show(found))
@@ -126,15 +118,24 @@ def _check(paper: Paper, item: Item, rows: tuple[str, ...], tasks: tuple[str, ..
             raise QuothError(f"--tasks {task}: this paper has {', '.join(paper.tasks) or 'none'}")
 
 
-def _without_known(waves: list[list[Planned]], paper: Paper, kept: Sequence[Path]) -> list[list[Planned]]:
-    """Leave out the runs that folders of finished runs have already."""
-    from quoth.experiments.reproduce_plan import still_needed  # needs torch, as the plan does
-
+def _plan(
+    paper: Paper, item: Item, given: dict[str, Any], folder: Path, kept: Sequence[Path]
+) -> tuple[list[list[Planned]], Settings]:
+    """The runs that are wanted, without those that folders of finished runs have already; and the settings."""
+    try:
+        from quoth.experiments.reproduce_plan import Settings, plan_item, still_needed  # needs torch, which is optional
+    except ModuleNotFoundError as error:
+        raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'; or give --show") from None
+    settings = Settings(**given)
+    for run, made in runs_of(paper, item, settings.rows, settings.tasks).items():
+        if settings.model and made.other_encoder:
+            say(f"quoth: {run} is left out: it is of another encoder than the other rows, and --model is for all")
+    waves = plan_item(paper, item, settings, folder)
     finished = Finished(paper)
-    for folder in kept:
-        finished.add(folder)
+    for one in kept:
+        finished.add(one)
     methods = {plan.method for wave in waves for plan in wave}
-    return still_needed(waves, {(method, one.seed) for method in methods for one in finished.of(method)})
+    return still_needed(waves, {(method, one.seed) for method in methods for one in finished.of(method)}), settings
 
 
 def _train(
@@ -147,10 +148,12 @@ def _train(
     """Train all runs, wave after wave, and score the ensembles; how many runs have failed."""
     from quoth.experiments.ensembles import score_ensembles  # needs torch, as the plan does
     from quoth.experiments.model_folders import remove_models
+    from quoth.experiments.reproduce_plan import check_sources
     from quoth.experiments.sweep import SweepStopped, sweep
 
     _, paper, item = what
     device, jobs, no_models = how
+    check_sources(waves, folder)
     failed = 0
     try:
         for wave in waves:
