@@ -232,3 +232,9 @@ def test_a_folder_of_sweeps(stored):
     assert sweeps_in(stored / "silva") == [stored / "silva"]
     with pytest.raises(QuothError, match="no such folder"):
         read_finished(sweeps_in(stored / "none"))
+
+
+def test_a_record_that_is_no_json_is_told_once(tmp_path):
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(QuothError, match=r"sweep\.json: not valid JSON"):
+        finished("hulburd", tmp_path)

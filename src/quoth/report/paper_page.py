@@ -94,10 +94,12 @@ def _item(item: Facts, figure: str) -> Iterator[str]:
     notes = [item["note"], *(f"Here: {line}." for line in item["settings"])]
     yield from (f'<p class="note">{escape(note)}</p>' for note in notes if note)
     yield f'<p class="note"><code>{escape(item["command"])}</code></p>'
-    yield from _rows(item, mark)
-    yield from _sizes(item, mark)
+    table = list(_rows(item, mark))
     if figure:
         yield f'<div class="figures">{figure}</div>'
+        table = ["<details><summary>numbers</summary>", *table, "</details>"] if table else []
+    yield from table
+    yield from _sizes(item, mark)
 
 
 def _rows(item: Facts, mark: str) -> Iterator[str]:
