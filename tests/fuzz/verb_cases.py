@@ -392,7 +392,7 @@ def reproduce(draw: Draw) -> Case:
         return Case(
             files, (_command(draw, "reproduce"), item, *words, "-m", "m", "--dry-run", "--out", "out/w", *plan, *more)
         )
-    return Case(files, (_command(draw, "reproduce"), item, "--show", "--runs", _argument(draw, "w"), *more))
+    return Case(files, (_command(draw, "reproduce"), item, "--show", f"--runs={_argument(draw, 'w')}", *more))
 
 
 SHAPE = {"hidden": 8, "layers": [{"heads": 2, "key": 4, "value": 4, "ffn": 8 + i} for i in range(6)]}
