@@ -3,6 +3,7 @@
 # make test-plain  the quick tests that need no torch, with PYTHON= on any version
 # make test-slow   the rest: kills, long references, kernels in an interpreter, builds
 # make fuzz SECONDS=900  hostile files and arguments for so long; prints cases and findings of each target
+# make papers  the report of the four papers from stored runs, without training: papers.html and claims.md
 # make check   lint, types, import direction
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,10 +11,12 @@ DEMO ?= .venv-demo
 PLAIN ?= .venv-plain
 SECONDS ?= 900
 JOBS ?= 2
+RUNS ?= $(wildcard benchmarks/results/runs)
+OUT ?= benchmarks/results
 PIP := $(VENV)/bin/pip --disable-pip-version-check install --quiet -c constraints.txt
 CHECK := 'import sys; sys.version_info >= (3, 11) or sys.exit("Quoth needs Python 3.11 or newer; set PYTHON=…")'
 
-.PHONY: demo test test-plain test-slow fuzz check lint types imports format clean
+.PHONY: demo test test-plain test-slow fuzz papers check lint types imports format clean
 
 demo: $(DEMO)/.ready
 	$(DEMO)/bin/quoth ask "Who made a copy of the watch?" examples/longitude.txt
@@ -33,6 +36,10 @@ test-slow: $(VENV)/.ready
 # Findings are saved to fuzz-findings/, each with the command that runs it again.
 fuzz: $(VENV)/.ready
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(VENV)/bin/python -m fuzz --seconds $(SECONDS) -j $(JOBS)
+
+# Needs matplotlib, and no torch. python -m benchmarks.pack_runs --store puts sweeps into RUNS.
+papers: $(VENV)/.ready
+	$(VENV)/bin/python -m quoth reproduce --report $(OUT)/papers.html --claims $(OUT)/claims.md $(addprefix --runs ,$(RUNS))
 
 check: lint types imports
 

@@ -1,5 +1,6 @@
 """What is published: the sdist holds all that it takes to build, test and read the docs, the wheel only the package."""
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from train.conftest import material as material
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ("src", "tests", "docs", "deploy", "examples", "benchmarks")
@@ -95,7 +98,7 @@ WHEEL = (
     r"quoth/py\.typed",
     r"quoth/embedded/(model\.onnx|model\.onnx\.data|quoth\.json|tokenizer\.json|MODEL_CARD\.md)",
     r"quoth/recipes/([a-z]+/)?[a-z0-9_-]+\.toml",
-    r"quoth/experiments/papers/[a-z]+\.toml",
+    r"quoth/experiments/(papers/)?[a-z]+\.toml",
     r"quoth/answer/ask\.schema\.json",
     r"quoth/report/comparison\.(css|js)",
     r"quoth/serve/page/[a-z]+\.(html|js|css|svg)",
@@ -120,7 +123,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(unpacked, wheel):
     assert {name for name in names if name.startswith("quoth/")} == package
     for name in ("quoth/embedded/model.onnx", "quoth/embedded/model.onnx.data", "quoth/recipes/hulburd/l6.toml"):
         assert sizes[name] == (ROOT / "src" / name).stat().st_size
-    assert sum(name.endswith(".toml") for name in names) == len(list((ROOT / "src/quoth/recipes").rglob("*.toml")))
+    for folder in ("recipes", "experiments"):
+        found = [name for name in names if name.startswith(f"quoth/{folder}/") and name.endswith(".toml")]
+        assert len(found) == len(list((ROOT / "src/quoth" / folder).rglob("*.toml"))) > 0
 
 
 def test_the_wheel_answers(wheel, tmp_path):
@@ -145,6 +150,24 @@ def test_the_wheel_answers(wheel, tmp_path):
     )  # fmt: skip
     assert names.stdout.startswith(str(tmp_path / "site"))
     assert int(names.stdout.split()[-1]) > 10
+
+
+def test_the_wheel_reproduces_a_table(wheel, material, tmp_path):
+    """With the tables of the papers and their recipes from the package; and the report of what it has stored."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    command = [sys.executable, "-m", "quoth", "reproduce"]
+    short = ("data.max_length=64", "data.step=24", "data.max_query_length=24", "optimisation.batch_size=6")
+    given = ("-m", material.model, "--data", material.train, "--evaluate", material.dev, "--device", "cpu")
+    rest = ("--rows", "L0", "--epochs", "1", "--out", "out", "--json")
+    settings = {"cwd": tmp_path, "env": environment(tmp_path / "site"), "capture_output": True, "timeout": 300}
+    done = subprocess.run([*command, "hulburd/table1", *short, *map(str, (*given, *rest))], check=False, **settings)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["paper"]["f1"], row["seeds"]) == (53.1, [0])
+    done = subprocess.run([*command, "--report", "p.html", "--runs", "out"], check=False, **settings)
+    assert done.returncode == 0, done.stderr
+    assert "hulburd/table1" in (tmp_path / "p.html").read_text()
 
 
 def environment(source):

@@ -342,6 +342,69 @@ def sweep(draw: Draw) -> Case:
     return Case(files, arguments)
 
 
+@st.composite
+def reproduce(draw: Draw) -> Case:
+    """Stored runs of the papers, changed, or a plan; nothing is trained. Pages take too long for more than a few."""
+    recipe = {
+        **RECIPE,
+        "seed": 0,
+        "frozen": {"at": [0.5, 1.0], "epochs": 1.0, "heads": {"lp": "pool(learned) > linear"}},
+    }
+    answers = b"".join(json.dumps(line).encode() + b"\n" for line in ANSWERS)
+    listed = [{"folder": name, "method": name, "state": "finished", "error": ""} for name in REPRODUCED]
+    one = draw(st.sampled_from(["sweep.json", *REPRODUCED]))  # what is changed
+    sweep_of = {"format": 1, "runs": listed}
+    files = {**draw(data_files()), "w/sweep.json": json.dumps(sweep_of).encode()}
+    if one == "sweep.json":
+        files["w/sweep.json"] = draw(json_file(sweep_of, most=1))
+    for name, metrics in REPRODUCED.items():
+        files[f"w/{name}/metrics.json"] = (
+            draw(json_file(metrics, most=2)) if name == one else json.dumps(metrics).encode()
+        )
+        files[f"w/{name}/recipe.toml"] = (
+            draw(_recipe(recipe)) if draw(st.integers(0, 3)) == 3 else toml(recipe).encode()
+        )
+        files[f"w/{name}/log.jsonl"] = draw(json_lines(*LOG))
+        stored = draw(st.booleans())
+        files[f"w/{name}/scores.json.gz" if stored else f"w/{name}/answers.jsonl"] = (
+            draw(json_file(STORED_SCORES, zipped=True)) if stored else answers
+        )
+    if draw(st.integers(0, 9)) == 9:
+        arguments = [
+            "--runs",
+            "w",
+            *draw(st.sampled_from((["--claims", _out(draw, "c.md")], ["--report", "out/p.html"]))),
+        ]
+        return Case(files, (_command(draw, "reproduce"), *arguments))
+    items = (
+        "hulburd/table1",
+        "hulburd/figure5",
+        "bertvision/table2",
+        "bertvision/figure4",
+        "silva/figure7",
+        "schubert/figure5",
+    )
+    item = _argument(draw, draw(st.sampled_from(items)))
+    more = draw(options(rows=("L0", "x"), tasks=("RTE", "x"), evaluate=("d.json", "x"), json=None, list=None))
+    if draw(st.integers(0, 2)) == 2:
+        plan = draw(options(epochs=NUMBERS, fraction=NUMBERS, seeds=("2", "x", "-1"), text=("t.txt",), glue=("w", "x")))
+        words = draw(st.lists(st.sampled_from(OVERRIDES), max_size=1))
+        return Case(
+            files, (_command(draw, "reproduce"), item, *words, "-m", "m", "--dry-run", "--out", "out/w", *plan, *more)
+        )
+    return Case(files, (_command(draw, "reproduce"), item, "--show", f"--runs={_argument(draw, 'w')}", *more))
+
+
+SHAPE = {"hidden": 8, "layers": [{"heads": 2, "key": 4, "value": 4, "ffn": 8 + i} for i in range(6)]}
+# Runs by the names that the papers' tables have, and scores of the four questions of `SQUAD` as stored runs have them.
+REPRODUCED: dict[str, Any] = {
+    **{name: {**METRICS, "quality": {"f1": 200 / 3}} for name in ("L0", "L1", "dot-5-epochs", "heads")},  # of `ANSWERS`
+    "all-66M": {**PRUNED, "unpruned": {"shape": SHAPE}, "targets": {"keep-0.5": {"parameters": 9, "shape": SHAPE}}},
+}  # fmt: skip
+STORED_SCORES = {
+    "format": 1, "groups": [0, 1, 2], "what": "questions", "scores": {"f1": [1.0, 0.0, 0.5], "exact": [1.0, 0.0, 0.0]},
+    "curve": [[0.5, 1.0], [0.0, 0.5]], "shares": {"called_no_answer": None, "second_right": 50.0},
+}  # fmt: skip
 AMOUNTS = ("20ms", "1h", "30MB", "5kB", "9GB", "1.5 s", "30", "0s", "-1ms", "MB", "1e9h", *NUMBERS)
 
 
@@ -495,6 +558,7 @@ CASES: dict[str, Any] = {
     "analyse": analyse(),
     "compare": compare(),
     "sweep": sweep(),
+    "reproduce": reproduce(),
     "advise": advise(),
     "inspect": inspect(),
     "export": export(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +16,14 @@ from quoth.cli.screen import console, say
 from quoth.cli.sweep import show_plan, watch
 from quoth.data import Dataset
 from quoth.errors import QuothError
-from quoth.experiments.paper_items import chosen_rows, find_item, listing
+from quoth.experiments.paper_items import chosen_rows, find_item, listing, runs_of
+from quoth.experiments.paper_report import report_facts
 from quoth.experiments.reproduce import reproduce_facts
+from quoth.experiments.reproduce_values import Finished
+from quoth.experiments.run_results import sweeps_in
+from quoth.files import write_text
+from quoth.report.paper_page import claims_markdown, write_paper_page
+from quoth.report.plots import check_plots
 from quoth.report.reproduce_tables import print_reproduced
 
 if TYPE_CHECKING:
@@ -49,6 +56,12 @@ def reproduce(
     runs: Annotated[
         list[Path] | None, typer.Option(help="Take finished runs from here too; not trained again.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="PAGE.html", help="Write a page of all stored results; needs quoth[report].")
+    ] = None,
+    claims: Annotated[
+        Path | None, typer.Option(metavar="CLAIMS.md", help="Write all claims of stored results as a table.")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Train nothing: show what there is.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, and train nothing.")] = False,
     jobs: Annotated[int | None, typer.Option(help="Train this many runs at a time.", min=1)] = None,
@@ -64,33 +77,37 @@ def reproduce(
         facts = list(listing())
         output(facts, as_json, lambda: _show_list(facts))
         return
+    kept = [path for folder in runs or [] for path in sweeps_in(folder)]
+    if report or claims:
+        if item:
+            raise QuothError(f"{item}: --report and --claims are of all tables; leave out its name")
+        _report(kept, evaluate, report, claims, as_json)
+        return
     if item is None:
         raise QuothError("name a table or figure, such as hulburd/table1; quoth reproduce --list shows all")
     name, paper, chosen = find_item(item)
     wanted, some = tuple(rows or ()), tuple(tasks or ())
     _check(paper, chosen, wanted, some)
     folder = out or Path("runs") / "reproduce" / name
-    kept = [Path(one) for one in runs or []]
     failed = 0
+    if show and out and not (out / "sweep.json").exists():
+        raise QuothError(f"{out}: has no sweep.json; name the folder of a sweep, or leave out --out")
     if chosen.rows and not show:
-        try:
-            from quoth.experiments.reproduce_plan import Settings, plan_item  # needs torch, which is optional
-        except ModuleNotFoundError as error:
-            raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'; or give --show") from None
-        settings = Settings(
-            model or "", data or "", evaluate or "", text or "", glue or "", epochs, fraction, tuple(range(seeds)),
-            tuple(overrides or ()), wanted, some,
-        )  # fmt: skip
-        waves = _without_known(plan_item(paper, chosen, settings, folder), paper, kept)
+        settings = {
+            "model": model or "", "train": data or "", "evaluate": evaluate or "", "text": text or "",
+            "glue": glue or "", "epochs": epochs, "fraction": fraction, "seeds": tuple(range(seeds)),
+            "overrides": tuple(overrides or ()), "rows": wanted, "tasks": some,
+        }  # fmt: skip
+        waves, made = _plan(paper, chosen, settings, folder, kept)
         if dry_run:
             _dry_run([plan for wave in waves for plan in wave], folder, as_json)
             return
-        failed = _train(waves, folder, (name, paper, chosen), settings, (device, jobs, no_models))
+        failed = _train(waves, folder, (name, paper, chosen), made, (device, jobs, no_models))
     folders = [*([folder] if (folder / "sweep.json").exists() else []), *kept]
     found = reproduce_facts(item, folders, lambda source: _questions(evaluate or source, bool(evaluate)), wanted, some)
     output(found, as_json, lambda: _show(found))
     if failed:
-        say(f"quoth: {failed} runs failed; the same command tries them again")
+        say(f"quoth: {failed} run{'s' if failed > 1 else ''} failed; the same command tries them again")
         raise SystemExit(1)
 
 
@@ -101,15 +118,24 @@ def _check(paper: Paper, item: Item, rows: tuple[str, ...], tasks: tuple[str, ..
             raise QuothError(f"--tasks {task}: this paper has {', '.join(paper.tasks) or 'none'}")
 
 
-def _without_known(waves: list[list[Planned]], paper: Paper, kept: Sequence[Path]) -> list[list[Planned]]:
-    """Leave out the runs that folders of finished runs have already."""
-    from quoth.experiments.reproduce_values import Finished
-
+def _plan(
+    paper: Paper, item: Item, given: dict[str, Any], folder: Path, kept: Sequence[Path]
+) -> tuple[list[list[Planned]], Settings]:
+    """The runs that are wanted, without those that folders of finished runs have already; and the settings."""
+    try:
+        from quoth.experiments.reproduce_plan import Settings, plan_item, still_needed  # needs torch, which is optional
+    except ModuleNotFoundError as error:
+        raise QuothError(f"training needs {error.name}: pip install 'quoth[train]'; or give --show") from None
+    settings = Settings(**given)
+    for run, made in runs_of(paper, item, settings.rows, settings.tasks).items():
+        if settings.model and made.other_encoder:
+            say(f"quoth: {run} is left out: it is of another encoder than the other rows, and --model is for all")
+    waves = plan_item(paper, item, settings, folder)
     finished = Finished(paper)
-    for folder in kept:
-        finished.add(folder)
-    left = [[plan for plan in wave if not finished.of(plan.method)] for wave in waves]
-    return [wave for wave in left if wave]
+    for one in kept:
+        finished.add(one)
+    methods = {plan.method for wave in waves for plan in wave}
+    return still_needed(waves, {(method, one.seed) for method in methods for one in finished.of(method)}), settings
 
 
 def _train(
@@ -122,19 +148,18 @@ def _train(
     """Train all runs, wave after wave, and score the ensembles; how many runs have failed."""
     from quoth.experiments.ensembles import score_ensembles  # needs torch, as the plan does
     from quoth.experiments.model_folders import remove_models
+    from quoth.experiments.reproduce_plan import check_sources
     from quoth.experiments.sweep import SweepStopped, sweep
 
     _, paper, item = what
     device, jobs, no_models = how
+    check_sources(waves, folder)
     failed = 0
     try:
         for wave in waves:
             with watch() as tell:
                 ended = sweep(wave, folder, device=device, jobs=jobs, keep_others=True, tell=tell)
-            for run in ended:
-                failed += run.state == "failed"
-                if run.error:
-                    say(f"quoth: {run.folder}: {run.error}")
+            failed += sum(run.state == "failed" for run in ended)
     except SweepStopped as stopped:
         say(f"quoth: {stopped}")
         raise SystemExit(128 + stopped.signal) from None
@@ -154,6 +179,23 @@ def _dry_run(planned: Sequence[Planned], folder: Path, as_json: bool) -> None:
 
     facts = plan_facts(planned, folder, keep_others=True)
     output(facts, as_json, lambda: show_plan(facts))
+
+
+def _report(kept: list[Path], evaluate: str | None, page: Path | None, claims: Path | None, as_json: bool) -> None:
+    """The page and the table of claims, from stored runs."""
+    if page:
+        check_plots()
+
+    @cache
+    def questions(source: str) -> Dataset | None:
+        return _questions(evaluate or source, bool(evaluate)) if evaluate or Path(source).exists() else None
+
+    facts = report_facts(kept, questions)
+    if page:
+        write_paper_page(facts, page)
+    if claims:
+        write_text(claims, claims_markdown(facts))
+    output(facts, as_json, lambda: console().print("\n".join(facts["summary"]), soft_wrap=True))
 
 
 def _questions(source: str, named: bool) -> Dataset | None:
@@ -180,7 +222,8 @@ def _show_list(facts: list[dict[str, Any]]) -> None:
         if one["runs"]:
             claims = f", {len(one['claims'])} claims" if one["claims"] else ""
             windows = "as the text has" if one["windows"] is None else f"{one['windows'] / 1e6:.2f} million"
-            screen.print(f"  {one['rows']} rows{claims}; {one['runs']} runs, windows: {windows}")
+            runs = f"{one['runs']} run{'s' if one['runs'] > 1 else ''}"
+            screen.print(f"  {one['rows']} rows{claims}; {runs}, windows: {windows}")
         for line in one["impossible"]:
             screen.print(f"  {line}")
         if one["note"]:

@@ -20,6 +20,7 @@ from quoth.data.source import parse_json, read_source
 from quoth.errors import QuothError
 from quoth.experiments.run_results import Result, finite, known, text, whole
 from quoth.files import write_text
+from quoth.score.analysis import abstentions, outcome, second_answers
 from quoth.score.seeds import Groups, group_questions
 from quoth.score.squad import Scored, score_squad2
 from quoth.score.thresholds import Choices
@@ -30,6 +31,7 @@ METRICS = ("f1", "exact", "best_f1")  # that are means over questions
 CLOSE = 0.01  # points by which the scores of stored answers and of metrics.json may differ
 POINTS = 100  # of a curve of risk and coverage, at most
 FORMAT = 1
+SHARES = ("called_no_answer", "second_right")  # of errors, in per cent: figure 4 of BERTVision
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +103,22 @@ def write_scores(path: Path, dataset: Dataset, answers: Path) -> None:
     rounded = {name: np.round(values, 5).tolist() for name, values in found.scores.items()}
     curve = [np.round(values, 5).tolist() for values in found.curve]
     facts = {"format": FORMAT, "groups": groups.number.tolist(), "what": groups.what, "scores": rounded, "curve": curve}
+    facts["shares"] = error_shares(dataset, answers)
     write_text(path, json.dumps(facts, separators=(",", ":")))
+
+
+def error_shares(dataset: Dataset, answers: Path) -> dict[str, float | None]:
+    """How many wrong answers to questions with an answer are "no answer", and how often the second answer is right."""
+    run = outcome(answers.parent.name, dataset.questions, read_answers(answers))
+    second = second_answers(dataset.questions, run)["second"]["all"]["share"]
+    return dict(zip(SHARES, (abstentions(run)["called_no_answer"]["share"], second)))
+
+
+def read_shares(path: Path) -> dict[str, float | None]:
+    """The same, as `write_scores` wrote it."""
+    facts = parse_json(read_source(path), str(path))
+    with known(path):
+        return {name: None if facts["shares"][name] is None else finite(facts["shares"][name]) for name in SHARES}
 
 
 def read_scores(path: Path) -> tuple[Groups, Answered]:

@@ -24,7 +24,7 @@ def curves(rows: Sequence[Row], metric: str) -> list[Line]:
         epochs = [epoch for epoch, _ in first if all(epoch in one for one in each)]
         if len(epochs) > 1:
             values = [[one[epoch] for one in each] for epoch in epochs]
-            found.append(_line(row.name, [number] * len(epochs), epochs, values))
+            found.append(line_facts(row.name, [number] * len(epochs), epochs, values))
     return found
 
 
@@ -44,12 +44,13 @@ def by_key(rows: Sequence[Row], key: str, metric: str) -> list[Line]:
             values = [[result.quality[metric] for result in row.results] for _, _, row in members]
             numbers = [number for _, number, _ in members]
             found.append(
-                _line(f"{members[-1][2].name}, separate runs", numbers, [value for value, _, _ in members], values)
+                line_facts(f"{members[-1][2].name}, separate runs", numbers, [value for value, _, _ in members], values)
             )
     return found
 
 
-def _line(name: str, numbers: Sequence[int], x: Sequence[float], values: Sequence[Sequence[float]]) -> Line:
+def line_facts(name: str, numbers: Sequence[int], x: Sequence[float], values: Sequence[Sequence[float]]) -> Line:
+    """A line of a figure. numbers: of the rows of its points; values: (points, seeds)."""
     return {
         "name": name,
         "rows": list(numbers),

@@ -28,12 +28,13 @@ from quoth.train.log import Tell
 
 def score_ensembles(paper: Paper, rows: Sequence[Row], run: Path, name: str, tell: Tell) -> None:
     """Score the ensembles that rows have of the run `name`, which lies in the folder `run`, once."""
+    wanted = [(row, row.epoch) for row in rows if row.members and row.run == name and row.epoch is not None]
+    if not wanted:
+        return
     nominal = run_table(paper.runs[name])["optimisation"]["epochs"]
     recipe = read_recipe(run / "recipe.toml")
-    for row in rows:
-        if not row.members or row.run != name or row.epoch is None:
-            continue
-        epoch = row.epoch * recipe.optimisation.epochs / nominal
+    for row, at in wanted:
+        epoch = at * recipe.optimisation.epochs / nominal
         folder = ensemble_folder(run, epoch, row.members)
         if not (folder / "metrics.json").exists():
             tell(f"{row.name} of {run.name}")
@@ -48,7 +49,7 @@ def _models(recipe: Recipe, run: Path, epoch: float, members: Sequence[str]) -> 
             last = math.isclose(epoch, recipe.optimisation.epochs)
             stage = run / "model" if last else run / "snapshots" / f"epoch-{epoch:g}"
         if not stage.is_dir():
-            raise QuothError(f"{stage}: is not there, and an ensemble needs it; train without --no-models")
+            raise QuothError(f"{stage}: is not there, and an ensemble needs it; remove {run} and train again")
         yield stage
 
 

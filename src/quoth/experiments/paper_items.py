@@ -19,6 +19,12 @@ from quoth.recipes import find_recipe
 FOLDER = Path(__file__).parent / "papers"
 PAPERS = ("hulburd", "bertvision", "schubert", "silva")
 UNPRUNED = "unpruned"
+# What the report can draw of an item: a cost of each row against F1; F1 over epochs, or over the part of the data, of
+# rows that are moments of a run; the curve of each row; learned layer weights; a size by layer.
+DRAWN = (
+    "train_seconds", "inference_seconds", "trainable_parameters", "epochs", "data", "curve", "layer_weights",
+    "ffn", "heads", "key", "value",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,7 @@ class Item:
     """A table or figure. shows: what is printed; columns: of it; by: the one that claims are about; note: a remark
 
     rows_of: items that the rows are taken from; more_rows: beside those
+    draw: what the report draws of it (`DRAWN`)
     """
 
     title: str
@@ -130,6 +137,7 @@ class Item:
     rows_of: tuple[str, ...] = ()
     more_rows: tuple[Row, ...] = ()
     claims: tuple[Claim, ...] = ()
+    draw: str = ""
 
 
 @dataclass(frozen=True)
@@ -196,7 +204,7 @@ def chosen_rows(item: Item, rows: tuple[str, ...]) -> tuple[Row, ...]:
     known = [row.name for row in item.rows]
     for name in rows:
         if name not in known:
-            raise QuothError(f"--rows {name}: the table has {', '.join(known)}")
+            raise QuothError(f"--rows {name}: it has {', '.join(known) or 'no rows'}")
     return tuple(row for row in item.rows if not rows or row.name in rows)
 
 

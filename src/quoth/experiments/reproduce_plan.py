@@ -6,22 +6,24 @@ model that the pruning run leaves there, so they are a second sweep in the same 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from quoth.config import overridden, read_table
+from quoth.config import overridden
 from quoth.errors import QuothError
 from quoth.experiments.grid import Grid, Planned, plan_runs
 from quoth.experiments.paper_items import Item, Paper, PaperRun, run_table, runs_of
+from quoth.experiments.run_results import METRICS
+from quoth.hub import find_description
 from quoth.prune.plan import folder_of
 from quoth.prune.recipe import PruneRecipe
-from quoth.recipes import find_recipe
 from quoth.train.recipe import Recipe
 
 SQUAD, TEXT = "squad2", "text"
 TRAIN, DEV = "train.tsv.gz", "dev.tsv.gz"
+FILES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt")  # data of other names are on the hub
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,13 @@ def plan_item(paper: Paper, item: Item, settings: Settings, folder: Path) -> lis
     """The sweeps of an item, one after the other: its runs, and those that begin from a pruned model."""
     needed = runs_of(paper, item, settings.rows, settings.tasks)
     runs = {name: run for name, run in needed.items() if not (settings.model and run.other_encoder)}
+    if needed and not runs:
+        raise QuothError(f"{', '.join(needed)}: is of another encoder than the other rows, so leave out --model")
     factor = _factor(runs, settings)
     first = {name: run for name, run in runs.items() if not run.after}
     tables = {name: _table(run, settings, factor) for name, run in first.items()}
-    waves = [_planned(tables, settings, settings.seeds)] if tables else []
+    words = _words(runs, settings.overrides)
+    waves = [_planned(tables, words, settings.seeds)] if tables else []
     after = {name: run for name, run in runs.items() if run.after}
     second: list[Planned] = []
     for seed in settings.seeds if after else ():
@@ -63,8 +68,36 @@ def plan_item(paper: Paper, item: Item, settings: Settings, folder: Path) -> lis
             | {"model": str(folder / _model_of(made[run.after], paper.runs[run.after]))}
             for name, run in after.items()
         }
-        second += _planned(tables, settings, (seed,))
+        second += _planned(tables, words, (seed,))
     return [*waves, *([second] if second else [])]
+
+
+def still_needed(waves: Sequence[Sequence[Planned]], finished: Container[tuple[str, int]]) -> list[list[Planned]]:
+    """The waves without what is finished elsewhere (method and seed). A pruning run stays if others need its model."""
+    left: list[list[Planned]] = []
+    models: list[Path] = []
+    for wave in reversed(waves):
+        chosen = [plan for plan in wave if (plan.method, plan.seed) not in finished or _holds(plan, models)]
+        models += [Path(plan.recipe.model) for plan in chosen]
+        left.insert(0, chosen)
+    return [wave for wave in left if wave]
+
+
+def _holds(plan: Planned, models: Sequence[Path]) -> bool:
+    """Whether one of these models lies in the folder of a run."""
+    return any(plan.folder in model.parts for model in models)
+
+
+def check_sources(waves: Sequence[Sequence[Planned]], folder: Path) -> None:
+    """Raise an error for a model or a file of data that is not there, before anything is trained."""
+    for plan in waves[0] if waves else ():
+        recipe = plan.recipe
+        if (folder / plan.folder / METRICS).exists():
+            continue
+        find_description(recipe.model)
+        for name in (*recipe.data.train, recipe.data.evaluate):
+            if name.lower().removesuffix(".gz").endswith(FILES) and not Path(name).exists():
+                raise QuothError(f"{name}: no such file")
 
 
 def _model_of(plan: Planned, run: PaperRun) -> Path:
@@ -73,23 +106,27 @@ def _model_of(plan: Planned, run: PaperRun) -> Path:
     return Path(plan.folder) / (run.folder or folder_of(plan.recipe.target.keep[-1])) / "model"
 
 
-def _planned(tables: Mapping[str, dict[str, Any]], settings: Settings, seeds: Sequence[int]) -> list[Planned]:
-    """Runs of these tables. A key that only other runs have is left out of the overrides of one."""
+def _planned(
+    tables: Mapping[str, dict[str, Any]], words: Mapping[str, list[str]], seeds: Sequence[int]
+) -> list[Planned]:
+    """Runs of these tables, each with its overrides."""
     found: list[Planned] = []
-    known = {name: _keys(table) for name, table in tables.items()}
-    for word in settings.overrides:
-        key = word.partition("=")[0].partition(".")[0]
-        if key not in {key for keys in known.values() for key in keys}:
-            known = {name: keys | {key} for name, keys in known.items()}  # the first run will say what is wrong with it
     for name, table in tables.items():
-        words = [word for word in settings.overrides if word.partition("=")[0].partition(".")[0] in known[name]]
-        found += plan_runs(Grid(runs={name: table}, seeds=tuple(seeds)), "reproduce", words)
+        found += plan_runs(Grid(runs={name: table}, seeds=tuple(seeds)), "reproduce", words[name])
     return found
 
 
-def _keys(table: Mapping[str, Any]) -> set[str]:
+def _words(runs: Mapping[str, PaperRun], overrides: Sequence[str]) -> dict[str, list[str]]:
+    """The overrides of each run: a key that only others have is left out. What no run has, all get: it is a mistake."""
+    known = {name: _keys(run) for name, run in runs.items()}
+    every = set().union(*known.values())
+    sections = {word: word.partition("=")[0].partition(".")[0] for word in overrides}
+    return {name: [w for w, key in sections.items() if key in own or key not in every] for name, own in known.items()}
+
+
+def _keys(run: PaperRun) -> set[str]:
     """The sections of the recipe of a run."""
-    kind = PruneRecipe if "target" in read_table(find_recipe(table["recipe"])) else Recipe
+    kind = PruneRecipe if "target" in run_table(run) else Recipe
     return {field.name for field in fields(kind)}
 
 

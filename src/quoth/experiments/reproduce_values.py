@@ -11,9 +11,8 @@ from statistics import mean
 from typing import Any
 
 from quoth.config import flat
-from quoth.errors import QuothError
-from quoth.experiments.paper_items import Paper, Row, run_table
-from quoth.experiments.run_results import COSTS, Result, known, read_results, scores
+from quoth.experiments.paper_items import PAPERS, Paper, Row, read_paper, run_table
+from quoth.experiments.run_results import COSTS, RECIPE, Result, Unfinished, known, number, read_finished, scores, text
 from quoth.files import read_object
 
 ENCODER = "encoder"
@@ -29,32 +28,76 @@ class Finished:
     paper: Paper
     results: dict[str, list[Result]] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
+    together: list[set[str]] = field(default_factory=list)  # the names in each folder
 
     def add(self, folder: Path) -> None:
-        """Take the runs of a sweep folder, or of a run folder, as far as there are none of their names yet."""
-        try:
-            found, unfinished = read_results([folder])
-        except QuothError as error:
-            if not (folder / "sweep.json").exists():
-                raise
-            self.why[""] = str(error)
-            return
+        """Take the runs of a sweep folder, or of a run folder.
+
+        Of a name that is known already only further seeds of the same recipe are taken.
+        """
+        self.take(*read_finished([folder]))
+
+    def take(self, found: Sequence[Result], unfinished: Sequence[Unfinished]) -> None:
+        """The same of runs that have been read."""
         own: dict[str, list[Result]] = {}
         for result in found:
+            _check_recipe(result)
             own.setdefault(_plain(result.name), []).append(result)
+        self.together.append(set(own))
         for name, results in own.items():
-            self.results.setdefault(name, results)
+            known = self.results.setdefault(name, [])
+            keys, taken = {one.key for one in known}, {(one.key, one.seed) for one in known}
+            known += [one for one in results if not keys or (one.key in keys and (one.key, one.seed) not in taken)]
         for one in unfinished:
-            self.why[_plain(one.folder.name.rpartition("-seed")[0])] = one.why
+            why = "not finished" if one.why in ("waiting", "running") else one.why
+            self.why.setdefault(_plain(one.folder.name.rpartition("-seed")[0]), why)
 
     def of(self, run: str) -> list[Result]:
-        """The results of a run, those of its heads too; empty if there are none."""
-        names = (run, *self.paper.run(run).also)
-        return next((self.results[name] for name in map(_plain, names) if name in self.results), [])
+        """The results of a run, those of its heads too; empty if there are none.
+
+        A run of another name counts if it has heads on its frozen states where this one has them. If another paper
+        calls a run so, it must also lie beside others of this paper: else it was made for the other one.
+        """
+        own = self.results.get(_plain(run))
+        if own:
+            return own
+        wanted = self.paper.run(run)
+        for name in wanted.also:
+            found = self.results.get(_plain(name), [])
+            if "heads" in run_table(wanted).get("frozen", {}):
+                counts = any(one.part for one in found)
+            else:
+                counts = not any(name in read_paper(other).runs for other in PAPERS) or self._has_others(name)
+            if found and counts:
+                return found
+        return []
+
+    def _has_others(self, name: str) -> bool:
+        """Whether other runs of the paper lie in one folder with this one."""
+        names = {_plain(each) for key, run in self.paper.runs.items() for each in (key, *run.also) if each != name}
+        return any(_plain(name) in together and names & together for together in self.together)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks that some pruned model was tuned on; all of the paper's if none was."""
+        every = tuple(self.paper.tasks)
+        return tuple(task for task in every if any(name.endswith(f"-{task}") for name in self.results)) or every
 
     def reason(self, run: str) -> str:
         """Why a run has no results."""
         return self.why.get(_plain(run), "not run")
+
+
+def _check_recipe(result: Result) -> None:
+    """What is read of a recipe has the type that it must have."""
+    with known(result.folder / RECIPE):
+        for section in ("data", "optimisation", "frozen"):
+            table = result.recipe.get(section, {})
+            for key in {"epochs", "fraction", "at"} & set(table):
+                values = table[key] if key == "at" else [table[key]]
+                if any(number(value) is None for value in values):
+                    raise ValueError(key)
+        text(result.recipe.get("model", ""))
 
 
 def _plain(name: str) -> str:
@@ -66,7 +109,7 @@ def _plain(name: str) -> str:
 class Found:
     """What was found of a row: for each column values by seed; results: those whose answers are compared; why: if none.
 
-    curves: (epoch, value) by seed; layers: by seed of a pruned model, with those before and its hidden size
+    curves: (epoch, value) by seed; tuned: of models that were tuned on a pruned one, the results of all tasks
     """
 
     row: Row
@@ -74,10 +117,17 @@ class Found:
     values: dict[str, list[float]] = field(default_factory=dict)
     curves: dict[str, list[list[tuple[float, float]]]] = field(default_factory=dict)
     why: str = ""
+    tuned: tuple[Result, ...] = ()
 
-    def mean(self, column: str) -> float | None:
-        """The mean over seeds."""
-        return mean(self.values[column]) if self.values.get(column) else None
+    @property
+    def runs(self) -> tuple[Result, ...]:
+        """All results that its numbers are of: of a tuned model one for each task."""
+        return self.results or self.tuned
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that there are, in the order of the results."""
+        return tuple(dict.fromkeys(one.seed for one in self.runs))
 
 
 def find_row(finished: Finished, row: Row, columns: Sequence[str], tasks: tuple[str, ...]) -> Found:
@@ -99,7 +149,8 @@ def find_row(finished: Finished, row: Row, columns: Sequence[str], tasks: tuple[
         return Found(row, why=f"the run has no {row.head or 'model of its own'} there")
     if row.at is not None:
         chosen = [_at(one, row, nominal) for one in chosen]
-    curves = {name: [_curve(one, name) for one in chosen] for name in columns if name.endswith("_curve")}
+    drawn = [name for name in columns if name.endswith("_curve")] if row.at is None else []
+    curves = {name: [_curve(one, name) for one in chosen] for name in drawn}
     return Found(row, tuple(chosen), _values(chosen, [*columns, "f1", "exact"]), curves)
 
 
@@ -210,10 +261,12 @@ def _losses(result: Result) -> list[tuple[float, float]]:
 def _tuned(finished: Finished, row: Row, tasks: tuple[str, ...]) -> Found:
     """The scores of models that were tuned on a pruned one, a task each, and their average."""
     values: dict[str, list[float]] = {}
-    main: dict[str, list[float]] = {}
+    main: dict[tuple[int, ...], list[list[float]]] = {}
+    every: list[Result] = []
     why = ""
     for task in tasks:
         own = sorted((one for one in finished.of(f"{row.tuned} {task}") if one.part == ""), key=lambda one: one.seed)
+        every += own
         for key in ("f1", "exact", "acc"):
             found = [one.quality[key] for one in own if key in one.quality]
             if found:
@@ -222,7 +275,9 @@ def _tuned(finished: Finished, row: Row, tasks: tuple[str, ...]) -> Found:
         if score is None:
             why = why or f"{task}: {finished.reason(f'{row.tuned} {task}')}"
         else:
-            main[task] = score
-    if main and len(main) == len(tasks) and len({len(each) for each in main.values()}) == 1:
-        values["average"] = [mean(each) for each in zip(*main.values())]
-    return Found(row, (), values, why=why if not values else "")
+            main.setdefault(tuple(one.seed for one in own), []).append(score)
+    if len(main) == 1:  # all tasks have the same seeds
+        (scores_by_task,) = main.values()
+        if len(scores_by_task) == len(tasks):
+            values["average"] = [mean(each) for each in zip(*scores_by_task)]
+    return Found(row, (), values, why=why if not values else "", tuned=tuple(every))

@@ -76,7 +76,16 @@ class Unfinished:
 
 
 def read_results(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unfinished]]:
-    """The results of run folders and sweep folders; a run that is named twice counts once."""
+    """The results of run folders and sweep folders, at least one; a run that is named twice counts once."""
+    found, unfinished = read_finished(folders)
+    if not found:
+        why = f" ({unfinished[0].folder.name}: {unfinished[0].why})" if unfinished else ""
+        raise QuothError(f"{folders[0]}: no run has finished{why}")
+    return found, unfinished
+
+
+def read_finished(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unfinished]]:
+    """The same where there may be none."""
     found: list[Result] = []
     unfinished: list[Unfinished] = []
     seen: set[Path] = set()
@@ -84,10 +93,15 @@ def read_results(folders: Sequence[str | Path]) -> tuple[list[Result], list[Unfi
         if run.resolve() not in seen:
             seen.add(run.resolve())
             found += _results(run, method)
-    if not found:
-        why = f" ({unfinished[0].folder.name}: {unfinished[0].why})" if unfinished else ""
-        raise QuothError(f"{folders[0]}: no run has finished{why}")
     return found, unfinished
+
+
+def sweeps_in(folder: Path) -> list[Path]:
+    """A run, a sweep, or those that lie in a folder of such."""
+    if not folder.is_dir() or (folder / SWEEP).exists() or (folder / METRICS).exists():
+        return [folder]
+    below = sorted(path.parent for name in (SWEEP, METRICS) for path in folder.glob(f"*/{name}"))
+    return list(dict.fromkeys(below)) or [folder]
 
 
 def _runs(folder: Path, unfinished: list[Unfinished]) -> Iterator[tuple[Path, str]]:
@@ -166,9 +180,13 @@ def _pruned(run: Path, name: str, metrics: Table, recipe: Table) -> Iterator[Res
         layers = _layers(facts["shape"])
         yield Result(
             folder, name, text(target), seed, _key(run, shared, target), shared, scores(quality), costs,
-            layers=layers, unpruned=before, hidden=whole(facts["shape"]["hidden"]),
+            layers=layers, unpruned=before, hidden=_hidden(facts["shape"]),
             answers=_answers(folder), scores=_scores(folder), data=_evaluated_on(recipe),
         )  # fmt: skip
+
+
+def _hidden(shape: Table) -> int | None:
+    return whole(shape["hidden"]) if "hidden" in shape else None
 
 
 def _model_bytes(folder: Path) -> float | None:
@@ -267,6 +285,8 @@ def known(path: Path) -> Iterator[None]:
     """What is wrong inside a file becomes one line that names it."""
     try:
         yield
+    except QuothError:  # names what is wrong already
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         line = f"{path}: is not what Quoth writes there ({error!r:.100}); was it changed by hand?"
         raise QuothError(line) from None

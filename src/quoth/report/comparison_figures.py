@@ -72,7 +72,7 @@ def _figures(facts: Facts) -> Iterator[Drawn]:
     for cost, (label, title, unit) in COSTS.items():
         rows = [row for row in facts["rows"] if row["costs"][cost] is not None and facts["metric"] in row["quality"]]
         if len({row["costs"][cost] for row in rows}) > 1:
-            yield _cost(facts, rows, cost, label, title.format(score=score), unit)
+            yield draw_cost(facts["metric"], rows, cost, label, title.format(score=score), unit)
     lines = facts["curves"]
     if lines["epochs"]:
         yield _score_lines(lines["epochs"], "epochs", "epochs of training", f"Epochs against {score}", score)
@@ -89,10 +89,9 @@ def _figures(facts: Facts) -> Iterator[Drawn]:
         yield _layer_sizes(cut)
 
 
-def _cost(facts: Facts, rows: Sequence[Facts], cost: str, label: str, title: str, unit: float) -> Drawn:
+def draw_cost(metric: str, rows: Sequence[Facts], cost: str, label: str, title: str, unit: float) -> Drawn:
     """A point a row; the front as steps: with a cost up to x this is the best score that there is."""
     figure, axes = subplots(SIZE)
-    metric = facts["metric"]
     points = [(unit * row["costs"][cost], row["quality"][metric]["mean"]) for row in rows]
     for row, (x, y) in zip(rows, points):
         colour, mark = _look(row["number"])
@@ -109,7 +108,7 @@ def _cost(facts: Facts, rows: Sequence[Facts], cost: str, label: str, title: str
     axes.margins(x=0.12, y=0.12)
     axes.set_xlabel(label)
     axes.set_ylabel(f"{NAMES[metric]}, per cent")
-    _label_points(figure, axes, points, _names(rows), [*_segments(front), *_bars(rows, points, metric)])
+    _label_points(figure, axes, points, _names(rows), [*_segments(front), *_bars(rows, points, metric, cost, unit)])
     optimal = [plain_text(row["name"]) for row in rows if cost in row["pareto"]]
     best = ", ".join(optimal[:LISTED]) + (f" and {len(optimal) - LISTED} more" if len(optimal) > LISTED else "")
     numbers = " Numbers are those of the table's rows." if len(rows) > NAMED else ""
@@ -127,10 +126,14 @@ def _segments(front: Sequence[tuple[float, float]]) -> list[Segment]:
     return [((x, y), (u, y)) for (x, y), (u, _) in steps] + [((u, y), (u, v)) for (_, y), (u, v) in steps]
 
 
-def _bars(rows: Sequence[Facts], points: Sequence[tuple[float, float]], metric: str) -> list[Segment]:
-    """The error bars of all rows that have them."""
-    found = [(x, row["quality"][metric]["interval"]) for row, (x, _) in zip(rows, points)]
-    return [((x, interval[0]), (x, interval[1])) for x, interval in found if interval]
+def _bars(
+    rows: Sequence[Facts], points: Sequence[tuple[float, float]], metric: str, cost: str, unit: float
+) -> list[Segment]:
+    """The error bars of all rows that have them, upright and level ones."""
+    upright = [(x, row["quality"][metric]["interval"]) for row, (x, _) in zip(rows, points)]
+    level = [(y, row["spread"][cost]) for row, (_, y) in zip(rows, points)]
+    found = [((x, low), (x, high)) for x, (low, high) in ((x, ends) for x, ends in upright if ends)]
+    return found + [((unit * low, y), (unit * high, y)) for y, (low, high) in ((y, ends) for y, ends in level if ends)]
 
 
 def _label_points(
@@ -172,9 +175,17 @@ def _label_points(
 
 def _score_lines(lines: Sequence[Facts], name: str, label: str, title: str, score: str) -> Drawn:
     """Mean scores over epochs or data, the least and most of the seeds as bars."""
-    figure, axes = subplots(SIZE)
     shown = sorted(lines, key=lambda line: -max(line["mean"]))[:LINES]
-    for number, line in enumerate(shown, 1):
+    left_out = f" The {LINES} best of {len(lines)} are shown." if len(lines) > LINES else ""
+    what = "training data" if name == "data" else "epochs"
+    caption = f"Where a line is flat, more {what} gain nothing.{seeds_note(shown)}{left_out}"
+    return Drawn(name, title, caption, draw_lines(shown, label, f"{score}, per cent"))
+
+
+def draw_lines(lines: Sequence[Facts], across: str, up: str, bottom: float | None = None) -> Figure:
+    """Means as lines, with bars from the least to the most of the seeds; across, up: what the axes are."""
+    figure, axes = subplots(SIZE)
+    for number, line in enumerate(lines, 1):
         colour, mark = _look(number)
         below = [max(mean - low, 0) for mean, low in zip(line["mean"], line["low"])]
         above = [max(high - mean, 0) for mean, high in zip(line["mean"], line["high"])]
@@ -182,14 +193,16 @@ def _score_lines(lines: Sequence[Facts], name: str, label: str, title: str, scor
             line["x"], line["mean"], yerr=[below, above] if line["seeds"] > 1 else None, marker=mark, ms=4, capsize=2,
             color=colour, linestyle=DASHES[(number - 1) % len(DASHES)], lw=1.2, label=_cut(line["name"]),
         )  # fmt: skip
-    axes.set_xlabel(label)
-    axes.set_ylabel(f"{score}, per cent")
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.set_ylim(bottom=bottom)
     _legend_below(figure, axes)
-    seeds = " Bars reach from the worst to the best seed." if any(line["seeds"] > 1 for line in shown) else ""
-    left_out = f" The {LINES} best of {len(lines)} are shown." if len(lines) > LINES else ""
-    what = "training data" if name == "data" else "epochs"
-    caption = f"Where a line is flat, more {what} gain nothing.{seeds}{left_out}"
-    return Drawn(name, title, caption, figure)
+    return figure
+
+
+def seeds_note(lines: Sequence[Facts]) -> str:
+    """What the bars of `draw_lines` are, where there are any."""
+    return " Bars reach from the least to the most of the seeds." if any(line["seeds"] > 1 for line in lines) else ""
 
 
 def _risk_coverage(facts: Facts, curves: Sequence[Facts]) -> Drawn:

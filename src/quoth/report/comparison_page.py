@@ -6,17 +6,14 @@ nothing. The plots lie beside the page as well, as SVG and PNG.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from html import escape
-from importlib.resources import files
-from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from quoth.files import atomic_file, write_text
-from quoth.report.comparison_figures import INK, Drawn, draw_comparison, figure_style
+from quoth.report.comparison_figures import Drawn, draw_comparison, figure_style
 from quoth.report.comparison_tables import (
     COSTS,
     DASH,
@@ -28,18 +25,13 @@ from quoth.report.comparison_tables import (
     p_text,
     shown_scores,
 )
+from quoth.report.page_parts import REGION, cell, closing, figure_html, head, inline_svg, opening
 from quoth.report.plots import check_plots
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Facts = dict[str, Any]
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
-REGION = '<div class="scroll" tabindex="0" role="group" aria-labelledby="{of}">'
 MATRIX = 40  # rows, above which not all pairs are shown
 RESOLUTION = 200  # dots per inch of PNG files
-NAMESPACES = re.compile(r'\sxmlns(:\w+)?="[^"]*"')
 
 
 def write_report(facts: Facts, page: Path, plots: Path | None = None) -> list[Path]:
@@ -51,7 +43,7 @@ def write_report(facts: Facts, page: Path, plots: Path | None = None) -> list[Pa
     with matplotlib.rc_context(figure_style()), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a glyph that the font lacks is drawn as a box
         drawn = draw_comparison(facts)
-        inline = [_inline(one.figure, number) for number, one in enumerate(drawn, 1)]
+        inline = [inline_svg(one.figure, number) for number, one in enumerate(drawn, 1)]
         write_text(page, render_page(facts, list(zip(drawn, inline))))  # first: its place may be a bad one
         return [path for one in drawn for path in _write_files(one, folder)]
 
@@ -62,37 +54,15 @@ def render_page(facts: Facts, figures: Sequence[tuple[Drawn, str]]) -> str:
 
 
 def _page(facts: Facts, figures: Sequence[tuple[Drawn, str]]) -> Iterator[str]:
-    title = f"Comparison of {len(facts['rows'])} methods"
-    yield f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">
-<title>{escape(title)}</title>
-<style>
-{_asset("comparison.css")}</style>
-</head>
-<body>
-<header>
-<h1>{escape(title)}</h1>
-</header>
-<main>
-<section aria-labelledby="short">
-<h2 id="short">In short</h2>
-<ul class="summary">"""
-    yield from (f"<li>{escape(line)}</li>" for line in facts["summary"])
-    yield "</ul>\n</section>"
+    yield opening(f"Comparison of {len(facts['rows'])} methods", facts["summary"])
     yield from _rows(facts)
     if figures:
         yield '<section aria-labelledby="plots">\n<h2 id="plots">Plots</h2>\n<div class="figures">'
-        yield from (_figure(drawn, svg) for drawn, svg in figures)
+        yield from (figure_html(drawn, svg) for drawn, svg in figures)
         yield "</div>\n</section>"
     yield from _differences(facts)
     yield from _method(facts)
-    yield '</main>\n<footer><p class="note">Made by quoth compare.</p></footer>'
-    yield f"<script>\n{_asset('comparison.js')}</script>"
-    yield "</body>\n</html>"
+    yield closing("Made by quoth compare.")
 
 
 def _rows(facts: Facts) -> Iterator[str]:
@@ -105,13 +75,13 @@ def _rows(facts: Facts) -> Iterator[str]:
         f"{DASH}: not known.</p>"
     )
     yield f'{REGION.format(of="table")}\n<table class="sortable">\n<thead><tr>'
-    yield _head("method", "ascending", "name")
+    yield head("method", "ascending", "name")
     for number, key in enumerate(keys):
         order = ' aria-sort="descending"' if number == 0 else ""
-        yield _head(QUALITY[key], more=order)
+        yield head(QUALITY[key], more=order)
     for heading in COSTS.values():
-        yield _head(heading, "ascending")
-    yield _head("score a\ndecade") + _head("seeds") + "</tr></thead>\n<tbody>"
+        yield head(heading, "ascending")
+    yield head("score a\ndecade") + head("seeds") + "</tr></thead>\n<tbody>"
     for row in facts["rows"]:
         yield _row(row, keys)
     yield '</tbody>\n</table>\n</div>\n<p class="unseen" id="sorted" aria-live="polite"></p>\n</section>'
@@ -124,31 +94,14 @@ def _row(row: Facts, keys: Sequence[str]) -> str:
         found = row["quality"].get(key)
         interval = found["interval"] if found else None
         below = f"<br><small>{interval[0]:.1f} – {interval[1]:.1f}</small>" if interval else ""
-        cells.append(_cell(found["mean"], f"{found['mean']:.2f}{below}") if found else _cell(None, DASH))
+        cells.append(cell(found["mean"], f"{found['mean']:.2f}{below}") if found else cell(None, DASH))
     for cost in COSTS:
         shown = escape(cost_text(cost, row["costs"][cost]))
         optimal = cost in row["pareto"]
         mark = f' <span aria-hidden="true">{MARK}</span><span class="unseen"> Pareto-optimal</span>' if optimal else ""
-        cells.append(_cell(row["costs"][cost], shown + mark, "optimal" if optimal else ""))
-    cells += [_cell(row["efficiency"], efficiency_text(row)), _cell(len(row["seeds"]), str(len(row["seeds"])))]
+        cells.append(cell(row["costs"][cost], shown + mark, "optimal" if optimal else ""))
+    cells += [cell(row["efficiency"], efficiency_text(row)), cell(len(row["seeds"]), str(len(row["seeds"])))]
     return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cell(value: float | None, shown: str, kind: str = "") -> str:
-    css = f' class="{kind}"' if kind else ""
-    return f'<td{css} data-value="{"" if value is None else repr(value)}">{shown}</td>'
-
-
-def _head(text: str, first: str = "descending", kind: str = "", more: str = "") -> str:
-    css = f' class="{kind}"' if kind else ""
-    shown = escape(text).replace("\n", "<br>")
-    return f'<th scope="col"{css} data-first="{first}"{more}><button type="button">{shown}</button></th>'
-
-
-def _figure(drawn: Drawn, svg: str) -> str:
-    return (
-        f"<figure>\n<h3>{escape(drawn.title)}</h3>\n{svg}\n<figcaption>{escape(drawn.caption)}</figcaption>\n</figure>"
-    )
 
 
 def _differences(facts: Facts) -> Iterator[str]:
@@ -211,22 +164,6 @@ def _method(facts: Facts) -> Iterator[str]:
     yield "</ul>\n</details>\n</section>"
 
 
-def _inline(figure: Figure, number: int) -> str:
-    """A figure as SVG inside HTML: no addresses, identifiers of its own, in the colour of the page's text."""
-    from matplotlib import rc_context
-
-    out = StringIO()
-    with rc_context({"svg.hashsalt": f"figure{number}"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    svg = out.getvalue()
-    svg = svg[svg.index("<svg") :].replace("xlink:href", "href")
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = NAMESPACES.sub("", svg).replace(INK, "currentColor")
-    svg = re.sub(r'\bid="', f'id="f{number}-', svg)
-    svg = re.sub(r'(href="|url\()#', rf"\1#f{number}-", svg)
-    return svg.replace("<svg ", '<svg role="img" aria-hidden="true" focusable="false" ', 1).strip()
-
-
 def _write_files(drawn: Drawn, folder: Path) -> list[Path]:
     """SVG and PNG of a figure, on white."""
     paths = []
@@ -236,7 +173,3 @@ def _write_files(drawn: Drawn, folder: Path) -> list[Path]:
             drawn.figure.savefig(part, format=kind, facecolor="white", **settings)
         paths.append(path)
     return paths
-
-
-def _asset(name: str) -> str:
-    return files("quoth.report").joinpath(name).read_text(encoding="utf-8")

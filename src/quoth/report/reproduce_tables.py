@@ -31,14 +31,16 @@ HEADS = {
 }
 COSTS = ("trainable_parameters", "train_seconds", "inference_seconds")
 EACH = 2  # columns of a table, in print and here each, so that it has at most 80 columns
-LAYERS = ("ffn", "heads", "key", "value")
-LETTERS = {"h": "hidden", "f": "ffn", "a": "heads", "k": "key", "v": "value"}
+SHOWN = "fakv"
+LETTERS = {"f": "ffn", "a": "heads", "k": "key", "v": "value"}
 
 
 def print_reproduced(facts: Facts, console: Console) -> None:
     """The table, its curves or sizes, and the verdicts."""
     console.print(f"{facts['item']}: {facts['title']}", style="bold", soft_wrap=True)
     console.print(facts["paper"])
+    if not facts["rows"]:
+        console.print(f"prints {facts['shows']}", highlight=False)
     if facts["note"]:
         console.print(facts["note"])
     for line in facts["settings"]:
@@ -61,10 +63,16 @@ def claim_text(claim: Facts) -> str:
     text = f"{claim['verdict'].upper()}: {claim['says']}"
     if claim["why"]:
         return f"{text} ({claim['why']})"
+    return f"{text} ({claim['what']}: {effect_text(claim)}, p {p_text(claim['corrected'])})"
+
+
+def effect_text(claim: Facts) -> str:
+    """The effect with its 95 % interval; "" where there is none. A level or a ratio has no sign."""
+    if claim["effect"] is None:
+        return ""
+    sign = "+" if claim["signed"] else ""
     low, high = claim["interval"]
-    return (
-        f"{text} ({claim['what']}: {claim['effect']:+.2f}, {low:+.2f} to {high:+.2f}, p {p_text(claim['corrected'])})"
-    )
+    return f"{claim['effect']:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
 
 
 def reproduced_tables(facts: Facts) -> Iterator[Table]:
@@ -80,7 +88,7 @@ def reproduced_tables(facts: Facts) -> Iterator[Table]:
 
 
 def _numbers(facts: Facts, columns: Sequence[str]) -> Table:
-    heads = [head for column in columns for head in (f"{_head(column)}\nin print", "here", "95 %")]
+    heads = [head for column in columns for head in (f"{column_head(column)}\nin print", "here", "95 %")]
     table = Table("row", "seeds", *heads)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -114,7 +122,7 @@ def _number(column: str, value: float | None) -> str:
     return cost_text(column, value) if column in COSTS else f"{value:.3f}" if column == "loss" else f"{value:.2f}"
 
 
-def _head(column: str) -> str:
+def column_head(column: str) -> str:
     """The words for a column; of a task and a score both."""
     if column in HEADS:
         return HEADS[column]
@@ -123,15 +131,15 @@ def _head(column: str) -> str:
 
 
 def _curves(facts: Facts) -> Iterator[Table]:
-    """The first seed's: a line a moment, a column a row."""
+    """Of each row a table of the first seed's, a line a moment."""
     for name in dict.fromkeys(name for row in facts["rows"] for name in row["curves"]):
         key = name.removesuffix("_curve")
         title = "training loss" if key == "loss" else HEADS.get(key, key)
         for row in facts["rows"]:
             points = row["curves"].get(name) or []
             if points and points[0]:
-                table = Table(title=f"{row['name']}: {title} by epochs", title_justify="left")
-                for head in ("epochs", title):
+                table = Table()
+                for head in ("epochs", f"{row['name']}\n{title}"):
                     table.add_column(head, justify="right")
                 for epoch, value in points[0]:
                     table.add_row(f"{epoch:.2f}", f"{value:.3f}" if key == "loss" else f"{value:.2f}")
@@ -141,44 +149,29 @@ def _curves(facts: Facts) -> Iterator[Table]:
 def _sizes(facts: Facts) -> Iterator[Table]:
     """Of each row the sizes by layer, in print where there are any."""
     for row in facts["rows"]:
-        printed = row["paper"].get("sizes", {})
-        here = row["sizes"][0] if row["sizes"] else None
-        hidden = f"hidden size: in print {printed.get('h', DASH)}, here {here['hidden'] if here else DASH}"
-        table = Table(title=f"{row['name']}; {hidden}", title_justify="left")
-        shown = "fakv"
-        for head in ("layer", *(f"{LETTERS[letter]}\n{where}" for letter in shown for where in ("in print", "here"))):
+        title, heads, lines = sizes_cells(row)
+        table = Table(title=title, title_justify="left")
+        for head in heads:
             table.add_column(head, justify="right")
-        for i in range(12 if here is None else len(here["layers"])):
-            cells = []
-            for letter in shown:
-                listed = printed.get(letter)
-                cells.append(str(listed[i]) if listed and i < len(listed) else DASH)
-                cells.append(str(here["layers"][i][LETTERS[letter]]) if here else DASH)
-            table.add_row(str(i + 1), *cells)
-        if here or printed:
+        for line in lines:
+            table.add_row(*line)
+        if lines:
             yield unbroken(table)
 
 
-def reproduced_markdown(facts: Facts) -> str:
-    """The same as Markdown: one table, sizes left out, and the claims as a list."""
-    columns = [column for column in facts["columns"] if column != "sizes"]
-    lines = [f"### {facts['item']}: {facts['title']}", ""]
-    if not any(row["runs"] or row["found"] for row in facts["rows"]):
-        why = f"{facts['shows'].capitalize()}." if not facts["rows"] else "Not run."
-        return "\n".join([*lines, why, ""])
-    lines += [f"Here: {line}." for line in facts["settings"]]
-    lines += [facts["note"], ""] if facts["note"] else [""]
-    heads = [_head(column).replace("\n", " ") for column in columns]
-    lines += [f"| row | seeds | {' | '.join(f'{head} in print | here' for head in heads)} |"]
-    lines += ["|---|---|" + "---|---|" * len(heads)]
-    for row in facts["rows"]:
-        cells = [cell for column in columns for cell in _markdown_cells(row, column)]
-        seeds = str(len(row["seeds"])) if row["seeds"] else row["why"] or DASH
-        lines.append(f"| {row['name']} | {seeds} | {' | '.join(cells)} |")
-    lines += ["", *(f"- {claim_text(claim)}" for claim in facts["claims"]), ""]
-    return "\n".join(lines)
-
-
-def _markdown_cells(row: Facts, column: str) -> tuple[str, str]:
-    printed, here, between = number_cells(row, column)
-    return printed, f"{here} ({between})" if between != DASH else here
+def sizes_cells(row: Facts) -> tuple[str, list[str], list[list[str]]]:
+    """A title, headings, and a line for each layer: sizes in print and here, of the first seed."""
+    printed = row["paper"].get("sizes", {})
+    here = row["sizes"][0] if row["sizes"] else None
+    title = f"{row['name']}; hidden size: in print {printed.get('h', DASH)}, here {here['hidden'] if here else DASH}"
+    heads = ["layer", *(f"{LETTERS[letter]}\n{where}" for letter in SHOWN for where in ("in print", "here"))]
+    count = len(here["layers"]) if here else max(map(len, (printed[one] for one in SHOWN if one in printed)), default=0)
+    lines = []
+    for i in range(count):
+        cells = [str(i + 1)]
+        for letter in SHOWN:
+            listed = printed.get(letter, [])
+            cells.append(str(listed[i]) if i < len(listed) else DASH)
+            cells.append(str(here["layers"][i][LETTERS[letter]]) if here else DASH)
+        lines.append(cells)
+    return title, heads, lines
