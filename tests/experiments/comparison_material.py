@@ -104,7 +104,11 @@ def write_pruned(folder, dev):
             for i in range(12)
         ]
         quality = {**quality, "seconds": 80 * scale}
-        targets[keep] = {"parameters": round(108e6 * scale), "shape": {"hidden": 768, "layers": layers}, "quality": quality}
+        targets[keep] = {
+            "parameters": round(108e6 * scale),
+            "shape": {"hidden": 768, "layers": layers},
+            "quality": quality,
+        }
     (folder / "recipe.toml").write_text(dump_toml({"model": "runs/l12/model", "data": {"evaluate": str(dev)}}))
     (folder / "metrics.json").write_text(json.dumps({"targets": targets}))
     return folder
