@@ -5,7 +5,12 @@ import json
 from train.material import make_recipe_file, quoth, start, table
 
 KEEP = ("quality", "trainable_parameters", "total_parameters", "steps", "windows", "epochs", "bytes", "seed", "frozen")
-TIMES = ("train_seconds", "windows_per_second", "seconds")
+VARIES = (
+    "train_seconds",
+    "windows_per_second",
+    "seconds",
+    "bytes",
+)  # of heads: the path of their base is among the bytes
 
 
 def write_grid(folder, material, text="", epochs=1.0, **sections):
@@ -32,13 +37,13 @@ def results(folder):
     for path in sorted(folder.glob("*/metrics.json")):
         metrics = json.loads(path.read_text())
         answers = (path.parent / "answers.jsonl.gz").read_bytes()
-        found[path.parent.name] = ({key: _timeless(metrics.get(key)) for key in KEEP}, answers)
+        found[path.parent.name] = ({key: _without_times(metrics.get(key)) for key in KEEP}, answers)
     return found
 
 
-def _timeless(value):
+def _without_times(value):
     if isinstance(value, dict):
-        return {key: _timeless(inner) for key, inner in value.items() if key not in TIMES}
+        return {key: _without_times(inner) for key, inner in value.items() if key not in VARIES}
     return value
 
 

@@ -1,6 +1,7 @@
 """What tests of frozen heads are made of: heads, recipes of three stages, and how what they left is read."""
 
 import gzip
+import json
 
 from train.material import log_lines, table
 
@@ -39,6 +40,12 @@ def as_it_is(place, heads, **frozen):
 def answers(folder):
     """The lines of an answers file: gzip itself writes the time."""
     return gzip.decompress((folder / "answers.jsonl.gz").read_bytes())
+
+
+def head_metrics(stage):
+    """What is known of all heads of a stage, but for the bytes on disk: the path of the base is among them."""
+    heads = json.loads((stage / "metrics.json").read_text())["heads"]
+    return {name: {key: value for key, value in head.items() if key != "bytes"} for name, head in heads.items()}
 
 
 def head_losses(folder, name):

@@ -1,6 +1,5 @@
 """Stages that are stopped or killed resume and end with the very same heads."""
 
-import json
 import multiprocessing
 import os
 import random
@@ -13,7 +12,7 @@ import pytest
 from quoth.errors import QuothError
 from quoth.train.recipe import make_recipe
 from quoth.train.training import Interrupted
-from train.heads_material import AT, HEADS, answers, as_it_is, frozen_table, head_losses
+from train.heads_material import AT, HEADS, answers, as_it_is, frozen_table, head_losses, head_metrics
 from train.material import assert_same_weights, change_state, stop_after, train
 
 
@@ -27,8 +26,7 @@ def assert_same_runs(run, whole):
             assert_same_weights(mine / name / "model", theirs / name / "model")
             assert answers(mine / name) == answers(theirs / name)
             assert head_losses(mine, name) == head_losses(theirs, name)
-        heads = [json.loads((folder / "metrics.json").read_text())["heads"] for folder in (mine, theirs)]
-        assert heads[0] == heads[1]
+        assert head_metrics(mine) == head_metrics(theirs)
     left = [path.name for path in run.rglob(".*") if path.name != ".lock"]
     assert not left, "nothing half-written stays"
     assert not list(run.rglob("checkpoints"))
