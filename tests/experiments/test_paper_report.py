@@ -150,7 +150,13 @@ def test_claims_as_markdown(facts):
 
 def papers_command(*settings):
     """The last command of `make papers`, for this interpreter."""
-    said = subprocess.run(["make", "-n", "papers", *settings], cwd=ROOT, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["make", "--no-print-directory", "-n", "papers", *settings],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     words = shlex.split(said.stdout.splitlines()[-1])
     assert words[1:4] == ["-m", "quoth", "reproduce"]
     return words[3:]
