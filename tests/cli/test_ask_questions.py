@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import stat
 import subprocess
 import sys
@@ -198,6 +199,7 @@ class Terminal:
 
         def own_terminal():
             os.setsid()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background, such as CI, may ignore it
             os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that is opened is where Ctrl-C comes from
 
         self.process = subprocess.Popen(
