@@ -259,6 +259,20 @@ class TestRuns:
             train(made, tmp_path / "run", device="cpu")
 
 
+def test_progress_is_told(models, tmp_path, monkeypatch):
+    """With the time that is left; a long pause between two lines would look as if nothing happened."""
+    monkeypatch.setattr("quoth.train.teacher_logits.PAUSE", 0.0)
+    task = prepare(recipe(models, "one"), load(models.student))
+    found = find_teachers([str(models.one)], "teachers", task, tmp_path, 1.0, CPU)
+    told = []
+    found.feed(
+        SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None, device="cpu"), lambda: None, told.append
+    )
+    lines = [line for line in told if line.startswith(f"logits of {models.one}: ")]
+    assert lines
+    assert lines[-1] == f"logits of {models.one}: 100%, about 0 s left"
+
+
 def test_two_processes(models, tmp_path):
     """One of them runs the teacher, both learn from it; as one process does."""
     exact = {"epochs": 1.0, "learning_rate": 1e-4, "adam_epsilon": 1e-6, "dropout": 0.0}

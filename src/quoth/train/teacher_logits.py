@@ -44,6 +44,7 @@ FORMAT = "1"
 Tell = Callable[[str], Any]
 GB = 10**9
 PIECE = 1 << 22  # tokens that are averaged at a time
+PAUSE = 5.0  # seconds between two lines of progress
 
 
 class TaughtFeed(Feed):
@@ -104,10 +105,15 @@ class Teachers:
     def _compute(self, one: Kept, windows: Windows, check_stop: Callable[[], None], tell: Tell) -> None:
         why = f"{one.path}: {one.wrong}; " if one.wrong else ""
         tell(f"{why}computing the logits of {one.source} for {len(windows):,} windows once")
-        begin = time.perf_counter()
+        begin = told = time.perf_counter()
 
         def progress(done: int, total: int) -> None:
+            nonlocal told
             check_stop()
+            now = time.perf_counter()
+            if now - told >= PAUSE and done:
+                told, left = now, (now - begin) * (total - done) / done
+                tell(f"logits of {one.source}: {done / total:.0%}, about {left:,.0f} s left")
 
         check_stop()
         logits, aligned = self.task.ask_teacher(load(one.source), windows, self.device, progress)
