@@ -58,8 +58,8 @@ class Constants:
     def table(self, name: str) -> np.ndarray:
         """A table of embeddings."""
         if name in self.values:
-            return self.values[name]
-        return self.values[f"{name}.rows"].astype(np.float32) * self.values[f"{name}.scales"]
+            return np.asarray(self.values[name])
+        return np.asarray(self.values[f"{name}.rows"].astype(np.float32) * self.values[f"{name}.scales"])
 
     def tables(self) -> list[np.ndarray]:
         """Words, positions and types, in order."""
@@ -113,15 +113,17 @@ def fill(model: Model, constants: Constants) -> None:
 
 def feed_forward(layer: Any, products: Iterator[tuple[NodeProto, np.ndarray, np.ndarray | None]]) -> None:
     """The units in int8, then the outliers in float32, if there are: their order among the units does not matter."""
-    ups, up_biases, downs = [], [], []
+    ups: list[np.ndarray] = []
+    up_biases: list[np.ndarray] = []
+    downs: list[np.ndarray] = []
     down_bias = None
     while sum(up.shape[1] for up in ups) < layer.up.out_features:
         (_, up, up_bias), (_, down, bias) = next(products), next(products)
         ups.append(up)
-        up_biases.append(up_bias)
+        up_biases.append(np.zeros(up.shape[1]) if up_bias is None else up_bias)
         downs.append(down)
         down_bias = bias if bias is not None else down_bias
-    dense(layer.up, np.concatenate(ups, 1), np.concatenate(up_biases))  # type: ignore[arg-type]
+    dense(layer.up, np.concatenate(ups, 1), np.concatenate(up_biases))
     dense(layer.down, np.concatenate(downs), down_bias)
 
 

@@ -50,6 +50,9 @@ def test_fitted_stored_and_used(cli, place, model, tmp_path):
     assert tried["stored"] is None
     assert stored_confidence(find_model(model)) is None
     before = run(cli, "evaluate", data[0], "--model", model)
+    light = run(cli, "calibrate", *data, "--model", model, "--dry-run", "--weights", "1,0.1")
+    assert light["calibration"]["right"] != tried["calibration"]["right"]
+    assert [of["weight"] for of in light["cross_fitted"].values()] == [1, 0.1]
     fitted = run(cli, "calibrate", *data, "--model", model)
     assert fitted["stored"] == str(model)
     assert fitted["calibration"] == tried["calibration"], "the same every time"
@@ -115,6 +118,13 @@ def test_what_cannot_be_done_is_one_line(cli, place, model, minilm, tmp_path):
 
     assert "name the folder that is to keep this one" in told("calibrate", data, "--model", "embedded")
     assert f"{minilm}: " in told("calibrate", data, "--model", minilm)
+    for weights, why in (
+        ("1", "has 1 weights for 2 files"),
+        ("1,x", "numbers with commas"),
+        ("1,-1", "-1 is no weight"),
+        ("1,nan", "nan is no weight"),
+    ):
+        assert why in told("calibrate", data, data, "--model", model, "--weights", weights)
     assert "no such file" in told("calibrate", tmp_path / "none.json", "--model", model)
     made = json.loads(data.read_text())
     for article in made["data"]:

@@ -159,6 +159,8 @@ def test_a_stage_may_have_data_of_its_own():
         ("quantise.int4=true", "did you mean quantise.int8?"),
         ("calibrate.data=nowhere.json", "nowhere.json: no such file"),
         ('calibrate.data=["a/x.json", "b/x.json"]', "calibrate.data is 'x.json'; it must be of files with different"),
+        ("calibrate.weights=[1, 2, 3]", "calibrate.weights: has 3 weights for 2 files"),
+        ("calibrate.weights=[1, 0]", "calibrate.weights: 0 is no weight"),
         ("data.evaluate=''", "data.evaluate is missing"),
         ("data.evaluate=nowhere.json", "nowhere.json: no such file"),
         ("data.train=nowhere.json", "nowhere.json: no such file"),

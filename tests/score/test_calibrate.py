@@ -1,5 +1,7 @@
 """Fitting a calibration: planted models come back, and no article has a part in its own probabilities."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,19 @@ def drawn(count, seed=0, name="a", shift=0.0):
     f1 = (outcome == RIGHT).astype(float)
     article = np.arange(count) * 6 // count
     return Sample(name, ("margin", "gap"), values, outcome, f1, outcome != NO_ANSWER, article), p
+
+
+def test_a_sample_of_weight_two_counts_as_two():
+    """Against the same sample given twice; and a part of a sample keeps its weight."""
+    one, other = drawn(400)[0], drawn(700, seed=1, name="b", shift=3)[0]
+    heavy = replace(other, weight=2.0)
+    assert heavy.part(other.article == 0).weight == 2.0
+    found, twice = fit_confidence([one, heavy]), fit_confidence([one, other, other])
+    assert found.mean == pytest.approx(twice.mean, abs=1e-12)
+    assert found.probabilities(one.values) == pytest.approx(twice.probabilities(one.values), abs=1e-6)
+    assert found.probabilities(one.values) != pytest.approx(
+        fit_confidence([one, other]).probabilities(one.values), abs=1e-3
+    )
 
 
 class TestSoftmax:

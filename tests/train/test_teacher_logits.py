@@ -265,9 +265,7 @@ def test_progress_is_told(models, tmp_path, monkeypatch):
     task = prepare(recipe(models, "one"), load(models.student))
     found = find_teachers([str(models.one)], "teachers", task, tmp_path, 1.0, CPU)
     told = []
-    found.feed(
-        SimpleNamespace(is_main_process=True, wait_for_everyone=lambda: None, device="cpu"), lambda: None, told.append
-    )
+    found.feed(SimpleNamespace(**ALONE), lambda: None, told.append)
     lines = [line for line in told if line.startswith(f"logits of {models.one}: ")]
     assert lines
     assert lines[-1] == f"logits of {models.one}: 100%, about 0 s left"

@@ -13,15 +13,20 @@ from quoth.cli import common
 from quoth.cli.screen import console
 from quoth.embedded import NAME
 from quoth.errors import QuothError
-from quoth.score.calibrate_reader import fit_reader
+from quoth.score.calibrate_reader import check_weights, fit_reader
 
 
 def calibrate(
     data: Annotated[
         list[str],
-        typer.Argument(metavar="DATA…", help="Questions with and without an answer; each file has the same weight."),
+        typer.Argument(
+            metavar="DATA…", help="Questions with and without an answer; each file counts the same, or by --weights."
+        ),
     ],
     model: Annotated[str, typer.Option("--model", "-m", help="The model folder that is to keep it.")],
+    weights: Annotated[
+        str | None, typer.Option(metavar="W,W,…", help="How much each file counts, such as 1,1,0.25.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the scores and store nothing.")] = False,
     device: common.Device = None,
     precision: common.Precision = None,
@@ -35,14 +40,27 @@ def calibrate(
         if model == NAME and not Path(model).is_dir():
             raise QuothError("the embedded reader keeps its own calibration; name the folder that is to keep this one")
         check_storable(model)
+    counted = parse_weights(weights, len(data))
     datasets = [common.read_dataset(path) for path in data]
     names = [Path(path).name for path in data]
     reader = Reader.load(model, device=device, precision=precision)
-    confidence, facts = fit_reader(reader, datasets, names, common.progress)
+    confidence, facts = fit_reader(reader, datasets, names, counted, common.progress)
     if not dry_run:
         store_confidence(reader.source, confidence)
     facts["stored"] = None if dry_run else str(reader.source)
     common.output(facts, as_json, lambda: _show(facts))
+
+
+def parse_weights(given: str | None, count: int) -> tuple[float, ...]:
+    """The numbers of `--weights`; none if it was left out."""
+    if given is None:
+        return ()
+    try:
+        found = tuple(float(part) for part in given.split(","))
+    except ValueError:
+        raise QuothError(f"--weights {given}: numbers with commas between them are wanted, such as 1,0.25") from None
+    check_weights(found, count, "--weights")
+    return found
 
 
 def _show(facts: dict[str, Any]) -> None:

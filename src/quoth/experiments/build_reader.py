@@ -162,6 +162,8 @@ class _Stages:
             (run / "calibrate.json").unlink(missing_ok=True)  # it is of the model that is to be replaced
         quantised = self._stage("quantise", asked, lambda: self._quantise(sources.evaluation))
         asked |= {"calibrate": list(recipe.calibrate.data)}
+        if recipe.calibrate.weights:
+            asked |= {"weights": list(recipe.calibrate.weights)}
         calibrated = self._stage("calibrate", asked, lambda: self._calibrate(sources.calibration))
         return {**quantised, **calibrated}
 
@@ -202,7 +204,9 @@ class _Stages:
             kept = read_object(folder / "quoth.json")
             write_json(folder / "quoth.json", {key: value for key, value in kept.items() if key != CONFIDENCE})
             return {}
-        confidence, facts = fit_reader(Reader.load(folder), list(datasets.values()), list(datasets))
+        confidence, facts = fit_reader(
+            Reader.load(folder), list(datasets.values()), list(datasets), self.recipe.calibrate.weights
+        )
         store_confidence(folder, confidence)
         return {"calibration": facts}
 

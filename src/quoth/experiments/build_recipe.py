@@ -11,6 +11,7 @@ from quoth.config import check_value, fill, nearest, read_table, shown
 from quoth.errors import QuothError
 from quoth.experiments.card import Card
 from quoth.prune import PruneRecipe, make_prune_recipe
+from quoth.score.calibrate_reader import check_weights
 from quoth.tasks import Data
 from quoth.train import Recipe, make_recipe
 from quoth.train.settings import LOGITS
@@ -35,9 +36,13 @@ class Quantise:
 
 @dataclass(frozen=True)
 class Calibrate:
-    """data: questions with and without an answer, on which the calibration is fitted; each source counts the same."""
+    """data: questions with and without an answer, on which the calibration is fitted.
+
+    weights: how much each source counts; all the same if left out
+    """
 
     data: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,8 @@ class BuildRecipe:
         names = [Path(source).name for source in self.calibrate.data]
         twice = next((name for name in names if names.count(name) > 1), None)
         check_value(twice is None, "calibrate.data", twice, "of files with different names")
+        if self.calibrate.weights:
+            check_weights(self.calibrate.weights, len(names), "recipe: calibrate.weights")
 
     @property
     def data(self) -> dict[str, Data]:

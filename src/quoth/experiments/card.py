@@ -89,10 +89,12 @@ def _calibration(sets: Facts) -> list[str]:
     told = [(name, *(f"{p:.2f} / {share:.2f}" for _, p, share in found["reliability"])) for name, found in sets.items()]
     told = [(*row, *("" for _ in range(bins + 1 - len(row)))) for row in told]
     mean = sum(found["f1"] for found in sets.values()) / len(sets)
+    weights = [found.get("weight", 1.0) for found in sets.values()]
+    how = "equal weight" if len(set(weights)) == 1 else f"the weights {', '.join(f'{one:g}' for one in weights)}"
     return [
         "### Calibrated",
         f'It abstains by its calibration (`quoth calibrate`): if "no answer" is more probable than that its answer is '
-        f"right, which is an F1 of 0.5 or more. It is fitted on {_count(len(sets), 'set')} with equal weight. Scores "
+        f"right, which is an F1 of 0.5 or more. It is fitted on {_count(len(sets), 'set')} with {how}. Scores "
         f"are cross-fitted: those of an article are by a fit that has not seen it. The mean F1 of all is {mean:.2f}.",
         _table(head, rows, texts=2),
         "The first half of each set's articles, in the order of its file, is for choosing among variants; the rest is "

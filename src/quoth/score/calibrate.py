@@ -46,6 +46,7 @@ class Sample:
     - values: (Q, F) features; outcome: (Q,) `WRONG`, `RIGHT` or `NO_ANSWER`
     - f1, has_answer: (Q,) the official F1 of the span, and whether the question has an answer
     - article: (Q,) the number of its article, or of its passage where the data have no articles
+    - weight: of all its questions together, in a fit
     """
 
     name: str
@@ -55,6 +56,7 @@ class Sample:
     f1: Float64s
     has_answer: NDArray[np.bool_]
     article: Int64s
+    weight: float = 1.0
 
     def __len__(self) -> int:
         return len(self.outcome)
@@ -62,7 +64,7 @@ class Sample:
     def part(self, mask: NDArray[np.bool_]) -> Sample:
         """Some of its questions. mask: (Q,)."""
         columns = (getattr(self, name)[mask] for name in ("values", "outcome", "f1", "has_answer", "article"))
-        return Sample(self.name, self.features, *columns)
+        return replace(Sample(self.name, self.features, *columns), weight=self.weight)
 
 
 def sample(
@@ -106,7 +108,7 @@ def outcomes(questions: Sequence[Question], texts: Sequence[str]) -> tuple[Float
 
 
 def fit_confidence(samples: Sequence[Sample], ridge: float = RIDGE, fitted: dict[str, Any] | None = None) -> Confidence:
-    """The regression for one window. Each sample has the same weight, however many questions it has.
+    """The regression for one window. A sample counts by its weight, however many questions it has.
 
     An answer that is further ahead of "no answer" must not become less probable. Where the fit has it so for any row of
     the data, the products with the margin are left out for "right", and if that does not help the margin too.
@@ -121,7 +123,7 @@ def fit_confidence(samples: Sequence[Sample], ridge: float = RIDGE, fitted: dict
         )
     features = used[0].features
     values = np.concatenate([one.values for one in used])
-    weight = np.concatenate([np.full(len(one), 1 / len(one)) for one in used])
+    weight = np.concatenate([np.full(len(one), one.weight / len(one)) for one in used])
     weight = weight / weight.sum()
     mean = weight @ values
     scale = np.maximum(np.sqrt(weight @ (values - mean) ** 2), LEAST_SCALE)
