@@ -44,7 +44,7 @@ def test_other_answers_and_places(page):
 
 
 def test_no_answer_is_said_and_the_candidate_shown_as_one(page, screenshot):
-    ask(page, "Who owns the fuel dock?")
+    ask(page, "What does fuel cost?")
     assert page.locator(".abstention h2").inner_text() == "No answer found"
     assert re.search(r"does not hold the answer is \d\d %", page.locator(".abstention").inner_text())
     assert page.locator(".group.rejected").count() == 1
