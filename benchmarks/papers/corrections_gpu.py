@@ -98,8 +98,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--gate-batch-size", type=int, default=32, help="windows a step of the gates")
     parser.add_argument("--head-steps", type=int, default=600, help="of the heads of pre-training, at most")
     parser.add_argument("--embedding", type=int, default=128, help="size of ALBERT-e's embeddings")
-    parser.add_argument("--precision", default="auto", help="of all training; bf16 is faster on a CPU that has it")
-    parser.add_argument("--dropout", type=float, help="of all training, by default the model's own")
     parser.add_argument("--passes", type=int, default=3, help="of the speeds")
     parser.add_argument("--speeds", action="store_true", help="time shapes after the runs")
     parser.add_argument("--table", metavar="RESULTS", help="print the tables of an earlier run, and end")

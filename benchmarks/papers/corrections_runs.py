@@ -78,10 +78,6 @@ class Run:
         """What a worker is told."""
         model = Path(made(options)[self.base].model(options.out) if self.base else options.model).absolute()
         changes = [f"model={model}", f"seed={self.seed}", "checkpoints.seconds=3600", *self.overrides]
-        trained = "recovery" if self.how == "prune" else "optimisation"
-        sections = ("gates", trained) if self.how == "prune" else (trained,)
-        changes += [f"{section}.precision={options.precision}" for section in sections]
-        changes += [f"{trained}.dropout={options.dropout:g}"] if options.dropout is not None else []
         own = {"how": self.how, "recipe": self.recipe, "overrides": changes, "also": list(self.also)}
         places = {"out": f"{options.out}/{self.id}", "windows": f"{options.out}/windows"}
         return {**own, **places, "refused": self.refused, "steps": options.head_steps}

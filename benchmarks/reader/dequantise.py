@@ -21,6 +21,7 @@ from onnx import NodeProto, numpy_helper
 from torch import Tensor
 
 from quoth.encoder import Encoder, Shape, Style
+from quoth.export.verify import random_windows
 from quoth.files import read_json
 from quoth.heads import build_head
 from quoth.hub import ONNX
@@ -150,8 +151,6 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=Path("src/quoth/embedded"), help="a folder of `quoth export`")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     options = parser.parse_args()
-    from quoth.export.verify import random_windows
-
     model = dequantised(options.model)
     save(model, options.out)
     runner = OnnxRunner(options.model / ONNX)
